@@ -1,0 +1,118 @@
+/**
+ * The words between a region agent and the control plane (`/agent/v1/<service>/…`). The agent fetches what is wanted,
+ * makes it so through drivers and reports what it observes. Level-triggered: any message may be lost, doubled or late.
+ */
+
+/** Names of the kinds that an agent makes real. */
+export type AgentKind = 'build' | 'replica';
+
+/** An environment variable for a build or a replica; `secret` values are redacted from logs. */
+export interface EnvEntry {
+  name: string;
+  value: string;
+  secret: boolean;
+}
+
+/** Bytes in the blob store, by content. */
+export interface BlobRef {
+  /** 64 lower-case hex digits. */
+  sha256: string;
+  bytes: number;
+}
+
+/** How a build is to be made. All commands are optional: what is missing is detected from the source. */
+export interface BuildSpec {
+  account_id: string;
+  app_id: string;
+  app_type: string;
+  /** gzip-compressed tar of the source folder. */
+  source: BlobRef;
+  framework: string | null;
+  nodejs_version: string | null;
+  root_directory: string | null;
+  install_command: string | null;
+  build_command: string | null;
+  start_command: string | null;
+  output_directory: string | null;
+  env: EnvEntry[];
+  /** Log lines go to this stream. */
+  log_stream: string;
+}
+
+/** What a finished build leaves, reported in `facts` of its observation. */
+export interface ArtifactFacts {
+  /** gzip-compressed tar: the site's files, or the server's folder. */
+  artifact: BlobRef;
+  /** `static` is served by the edge itself; `server` needs replicas. */
+  artifact_kind: 'static' | 'server';
+  /** The command that starts the server; null for a static site. */
+  start_command: string | null;
+  /** What the detection found, e.g. `static`, `node`. */
+  stack: string;
+  duration_ms: number;
+}
+
+/** One replica of an app's revision. */
+export interface ReplicaSpec {
+  account_id: string;
+  app_id: string;
+  build_id: string;
+  artifact: BlobRef;
+  start_command: string;
+  vcpu: number;
+  memory_mb: number;
+  /** Empty: ready as soon as the port accepts. */
+  readiness_path: string;
+  /** Milliseconds from start until a replica that is not ready has failed. */
+  ready_timeout_ms: number;
+  env: EnvEntry[];
+  log_stream: string;
+}
+
+/** Where a ready replica answers, reported in `facts` of its observation. */
+export interface ReplicaFacts {
+  host: string;
+  port: number;
+  started_at: string;
+  ready_at: string | null;
+  /** Whether the replica runs in a sandbox; false is shown wherever the replica is. */
+  isolated: boolean;
+}
+
+/** States that an agent reports of a build. */
+export type BuildState = 'building' | 'success' | 'error' | 'cancelled';
+
+/** States that an agent reports of a replica. `failed` is final for its generation. */
+export type ReplicaState = 'starting' | 'ready' | 'failed' | 'gone';
+
+/** One thing the control plane wants; `generation` rises with every change of `spec` or `gone`. */
+export type Wanted =
+  | { kind: 'build'; id: string; generation: number; gone: boolean; spec: BuildSpec }
+  | { kind: 'replica'; id: string; generation: number; gone: boolean; spec: ReplicaSpec };
+
+/** Answer of `GET wanted?since=<cursor>&wait=<seconds>`: what changed after the cursor; everything when `full`. */
+export interface WantedAnswer {
+  cursor: string;
+  full: boolean;
+  items: Wanted[];
+}
+
+/** What the agent saw of one thing. */
+export interface Observed {
+  kind: AgentKind;
+  id: string;
+  generation: number;
+  state: BuildState | ReplicaState;
+  /** Why, in a sentence for the user; null when nothing is wrong. */
+  reason: string | null;
+  facts: Record<string, unknown>;
+  /** RFC 3339. */
+  at: string;
+}
+
+/** `POST log/{stream}`: lines with rising sequence numbers from 0; a line whose number is present is dropped. */
+export interface LogBatch {
+  lines: { seq: number; at: string; line: string }[];
+  /** True with the last batch of a build's stream. */
+  done?: boolean;
+}

@@ -1,0 +1,27 @@
+/** What the edge serves for one host name. */
+export interface Route {
+  /** Lower case, without port and trailing dot; `*.x` matches one label. */
+  host: string;
+  app_id: string;
+  account_id: string;
+  build_id: string | null;
+  target: RouteTarget;
+}
+
+export type RouteTarget =
+  /** Files of an artifact (gzip tar), fetched once by hash and kept on disk. */
+  | { kind: 'static'; artifact_sha256: string; artifact_bytes: number }
+  /** Ready replicas, used in turn. */
+  | { kind: 'replicas'; replicas: { id: string; host: string; port: number }[] }
+  /** Known host, nothing to serve yet: 503 with the reason. */
+  | { kind: 'none'; reason: string };
+
+/** Answer of `GET /internal/v1/routes?since=<version>`. */
+export interface RoutesAnswer {
+  /** Rises with every change; opaque to the reader. */
+  version: string;
+  /** True: `routes` is everything. False: `routes` replaces those hosts, `removed` hosts are gone. */
+  full: boolean;
+  routes: Route[];
+  removed: string[];
+}

@@ -1,0 +1,2 @@
+export * from './sql.js';
+export * from './migrate.js';

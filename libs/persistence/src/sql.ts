@@ -1,0 +1,141 @@
+import pg from 'pg';
+
+/** Values that PostgreSQL parameters take here; objects go in as JSON text by the caller. */
+export type SqlValue = string | number | bigint | boolean | Date | Buffer | null | readonly string[];
+
+/**
+ * Something to run SQL on: a pool, one pg connection inside a transaction, or a Prisma transaction
+ * (`prismaSql`). Libraries take this, so that an outbox row can be written in a service's Prisma transaction.
+ * Table names need no schema: each service's database role has its schema as search_path.
+ * int8 comes back as bigint, timestamptz as Date, jsonb parsed.
+ */
+export interface Sql {
+  query<R = Record<string, unknown>>(text: string, values?: readonly SqlValue[]): Promise<R[]>;
+}
+
+/** The part of a Prisma (transaction) client that `prismaSql` needs. */
+export interface PrismaRaw {
+  $queryRawUnsafe<R>(text: string, ...values: unknown[]): Promise<R>;
+}
+
+/** A Prisma transaction as `Sql`. */
+export function prismaSql(tx: PrismaRaw): Sql {
+  return { query: (text, values = []) => tx.$queryRawUnsafe(text, ...values) };
+}
+
+const int8 = 20;
+
+/** pg's type parsing with int8 as bigint: amounts and sequence numbers must not pass through a double. */
+export const exactTypes: pg.CustomTypesConfig = {
+  getTypeParser: ((oid: number, format?: 'text' | 'binary') =>
+    oid === int8 && format !== 'binary'
+      ? (text: string) => BigInt(text)
+      : pg.types.getTypeParser(oid, format as 'text')) as pg.CustomTypesConfig['getTypeParser'],
+};
+
+/** Settings of one service's database access. */
+export interface DatabaseOptions {
+  /** Connection string of the service's own role. */
+  url: string;
+  /** The service's schema, its role's search_path. */
+  schema: string;
+  /** Pool size; the default suits one service among many in one process. */
+  max?: number;
+  /** Told about errors of idle connections (a stopped PostgreSQL), which must not end the process. */
+  onError?: (error: Error) => void;
+}
+
+/** Raw pg access of one service: the few hot reads, guarded statements, LISTEN. */
+export class Database implements Sql {
+  readonly pool: pg.Pool;
+  readonly schema: string;
+  readonly url: string;
+  private readonly onError: (error: Error) => void;
+
+  constructor(options: DatabaseOptions) {
+    this.schema = options.schema;
+    this.url = options.url;
+    this.onError = options.onError ?? (() => undefined);
+    this.pool = new pg.Pool({
+      connectionString: options.url,
+      max: options.max ?? 6,
+      types: exactTypes,
+      application_name: `nebo-${options.schema}`,
+      connectionTimeoutMillis: 5_000,
+    });
+    this.pool.on('error', this.onError);
+  }
+
+  /** Runs one statement on any connection of the pool. */
+  async query<R>(text: string, values: readonly SqlValue[] = []): Promise<R[]> {
+    const result = await this.pool.query(text, values as SqlValue[]);
+    return result.rows as R[];
+  }
+
+  /** A named (prepared) statement: for the hot reads, where parsing would cost more than the read. */
+  async named<R>(name: string, text: string, values: SqlValue[]): Promise<R[]> {
+    const result = await this.pool.query({ name, text, values });
+    return result.rows as R[];
+  }
+
+  /**
+   * Runs `work` in one transaction; rolls back when it throws. Row-level security sees `account` (a uuid), or every row
+   * when `account` is 'system' (background work that serves all accounts).
+   */
+  async transaction<T>(work: (tx: Sql) => Promise<T>, account: string = 'system'): Promise<T> {
+    const client = await this.pool.connect();
+    let broken: Error | undefined;
+    try {
+      await client.query('begin');
+      await client.query("select set_config('app.account', $1, true)", [account]);
+      const result = await work({
+        query: async <R>(text: string, values: readonly SqlValue[] = []) =>
+          (await client.query(text, values as SqlValue[])).rows as R[],
+      });
+      await client.query('commit');
+      return result;
+    } catch (error) {
+      await client.query('rollback').catch((rollback: Error) => (broken = rollback));
+      throw error;
+    } finally {
+      client.release(broken);
+    }
+  }
+
+  /**
+   * LISTENs on a channel until the returned function is called. The connection is made again after a loss; `onEvent` is
+   * then called once with an empty payload, since notifications may have been missed.
+   */
+  async listen(channel: string, onEvent: (payload: string) => void): Promise<() => Promise<void>> {
+    let stopped = false;
+    let client: pg.Client | undefined;
+    let retry: NodeJS.Timeout | undefined;
+    const connect = async () => {
+      client = new pg.Client({ connectionString: this.url, application_name: `nebo-${this.schema}-listen` });
+      client.on('error', this.onError);
+      client.on('end', () => {
+        if (!stopped) retry = setTimeout(reconnect, 500);
+      });
+      client.on('notification', (message) => onEvent(message.payload ?? ''));
+      await client.connect();
+      await client.query(`listen ${pg.escapeIdentifier(channel)}`);
+    };
+    const reconnect = () => {
+      connect().then(
+        () => onEvent(''),
+        () => client?.end().catch(() => undefined),
+      );
+    };
+    await connect();
+    return async () => {
+      stopped = true;
+      clearTimeout(retry);
+      await client?.end().catch(() => undefined);
+    };
+  }
+
+  /** Closes the pool; running statements finish first. */
+  async close(): Promise<void> {
+    await this.pool.end();
+  }
+}
