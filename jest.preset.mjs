@@ -22,7 +22,7 @@ export function jestProject(displayName, more = {}) {
           swcrc: false,
           jsc: {
             parser: { syntax: 'typescript', decorators: true },
-            transform: { legacyDecorator: true, decoratorMetadata: true },
+            transform: { legacyDecorator: true, decoratorMetadata: true, useDefineForClassFields: false },
             target: 'es2023',
             keepClassNames: true,
           },

@@ -5,11 +5,15 @@ create table outbox (
   subject text not null,
   envelope jsonb not null,
   created_at timestamptz not null default now(),
-  sent_at timestamptz
+  sent_at timestamptz,
+  -- The bus's store that took it and may still lose it; null when not sent, or when every consumer is known to be done.
+  store text
 );
 -- Sequence numbers become visible out of order across transactions, so the relay scans "not sent", never "greater than last".
 create index outbox_unsent on outbox (seq) where sent_at is null;
 create index outbox_sent on outbox (sent_at) where sent_at is not null;
+
+create index outbox_store on outbox (store) where store is not null;
 
 create table inbox (
   consumer text not null,

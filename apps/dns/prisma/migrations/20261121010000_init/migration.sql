@@ -1,0 +1,2 @@
+-- The schema of dns; its tables come with the issue that builds the service.
+select 1;

@@ -1,0 +1,11 @@
+export * from './envelope.js';
+export * from './event-bus.js';
+export * from './backoff.js';
+export * from './embedded/embedded-bus.js';
+export { NatsBus, type NatsBusOptions } from './nats/nats-bus.js';
+export * from './inbox.js';
+export * from './hear.js';
+export * from './outbox.js';
+export * from './outbox-relay.js';
+export * from './usage/usage-relay.js';
+export * from './usage/kafka-producer.js';

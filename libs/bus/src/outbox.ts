@@ -1,0 +1,19 @@
+import { type Sql } from '@nebo/persistence';
+import { encodeEnvelope, type Envelope } from './envelope.js';
+
+/**
+ * Says an event: writes it to the outbox in the caller's transaction, so it is said exactly when the cause is committed.
+ * An `OutboxRelay` carries it to the bus.
+ * @param tx the transaction of the cause
+ * @param events one or several envelopes, made by an event definition
+ * @throws TypeError or RangeError for an envelope that no bus would take; the transaction should then fail
+ */
+export async function say(tx: Sql, ...events: readonly Envelope[]): Promise<void> {
+  for (const event of events) {
+    await tx.query('insert into outbox (id, subject, envelope) values ($1::uuid, $2, $3::jsonb)', [
+      event.id,
+      event.type,
+      encodeEnvelope(event),
+    ]);
+  }
+}

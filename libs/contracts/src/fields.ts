@@ -1,0 +1,144 @@
+import { applyDecorators } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nestjs/swagger';
+import { Type } from 'class-transformer';
+import {
+  ArrayMaxSize,
+  ArrayMinSize,
+  IsArray,
+  IsBoolean,
+  IsIn,
+  IsInt,
+  IsOptional,
+  IsString,
+  IsUUID,
+  Matches,
+  Max,
+  MaxLength,
+  Min,
+  MinLength,
+  ValidateIf,
+  ValidateNested,
+} from 'class-validator';
+
+/** What all field decorators take. */
+export interface FieldOptions {
+  /** May be null. */
+  nullable?: boolean;
+  /** May be absent; a field with a default is optional in a body. */
+  optional?: boolean;
+  default?: unknown;
+  description?: string;
+  example?: unknown;
+}
+
+/**
+ * One line documents a field and validates it. A nullable field accepts null and skips its checks for it; an optional
+ * one may be absent, but unlike null only then.
+ */
+function field(options: FieldOptions, schema: ApiPropertyOptions, ...checks: PropertyDecorator[]): PropertyDecorator {
+  const { nullable = false, optional = false, description, example } = options;
+  const hasDefault = options.default !== undefined;
+  const api = {
+    ...schema,
+    ...(nullable ? { nullable: true } : {}),
+    ...(description ? { description } : {}),
+    ...(example !== undefined ? { example } : {}),
+    ...(hasDefault ? { default: options.default } : {}),
+  } as ApiPropertyOptions;
+  return applyDecorators(
+    optional || hasDefault ? ApiPropertyOptional(api) : ApiProperty(api),
+    ...(nullable ? [ValidateIf((_object, value) => value !== null)] : []),
+    // class-validator's IsOptional also lets null through; a field that is not nullable must refuse it.
+    ...(optional || hasDefault ? [nullable ? IsOptional() : ValidateIf((_object, value) => value !== undefined)] : []),
+    ...checks,
+  );
+}
+
+/** A string, with length limits in characters and a pattern. */
+export function StrField(options: FieldOptions & { min?: number; max?: number; pattern?: RegExp; format?: string } = {}) {
+  const { min, max, pattern, format } = options;
+  return field(
+    options,
+    {
+      type: String,
+      ...(min !== undefined ? { minLength: min } : {}),
+      ...(max !== undefined ? { maxLength: max } : {}),
+      ...(pattern ? { pattern: pattern.source } : {}),
+      ...(format ? { format } : {}),
+    } as ApiPropertyOptions,
+    IsString(),
+    ...(min !== undefined ? [MinLength(min)] : []),
+    ...(max !== undefined ? [MaxLength(max)] : []),
+    ...(pattern ? [Matches(pattern)] : []),
+  );
+}
+
+/** A string out of a closed set. */
+export function EnumField(values: readonly string[], options: FieldOptions = {}) {
+  return field(options, { type: String, enum: [...values] } as ApiPropertyOptions, IsString(), IsIn([...values]));
+}
+
+/** An id of a resource; upper case is accepted and compared without case. */
+export function IdField(options: FieldOptions = {}) {
+  return field(options, { type: String } as ApiPropertyOptions, IsUUID('all'));
+}
+
+/** An integer within limits. */
+export function IntField(options: FieldOptions & { min?: number; max?: number } = {}) {
+  const { min, max } = options;
+  return field(
+    options,
+    {
+      type: 'integer',
+      ...(min !== undefined ? { minimum: min } : {}),
+      ...(max !== undefined ? { maximum: max } : {}),
+    } as ApiPropertyOptions,
+    IsInt(),
+    ...(min !== undefined ? [Min(min)] : []),
+    ...(max !== undefined ? [Max(max)] : []),
+  );
+}
+
+/** True or false. */
+export function BoolField(options: FieldOptions = {}) {
+  return field(options, { type: Boolean } as ApiPropertyOptions, IsBoolean());
+}
+
+/** A time in RFC 3339 with a zone. */
+export function TimeField(options: FieldOptions & { declared?: boolean } = {}) {
+  return field(options, { type: String, ...(options.declared ? { format: 'date-time' } : {}) } as ApiPropertyOptions, IsString());
+}
+
+/** A list of strings. */
+export function StringsField(options: FieldOptions & { maxItems?: number; minItems?: number } = {}) {
+  return field(
+    options,
+    { type: 'array', items: { type: 'string' } } as ApiPropertyOptions,
+    IsArray(),
+    IsString({ each: true }),
+    ...(options.maxItems !== undefined ? [ArrayMaxSize(options.maxItems)] : []),
+    ...(options.minItems !== undefined ? [ArrayMinSize(options.minItems)] : []),
+  );
+}
+
+/** A list of records. */
+export function ListField(of: () => new () => object, options: FieldOptions & { maxItems?: number } = {}) {
+  return field(
+    options,
+    { type: of, isArray: true } as ApiPropertyOptions,
+    IsArray(),
+    ...(options.maxItems !== undefined ? [ArrayMaxSize(options.maxItems)] : []),
+    ValidateNested({ each: true }),
+    Type(of),
+  );
+}
+
+/** A record inside a record. */
+export function RecordField(of: () => new () => object, options: FieldOptions = {}) {
+  return field(options, { type: of } as ApiPropertyOptions, ValidateNested(), Type(of));
+}
+
+/** An object of unknown fields. */
+export function AnyObjectField(options: FieldOptions = {}) {
+  return field(options, { type: 'object', additionalProperties: true } as ApiPropertyOptions);
+}

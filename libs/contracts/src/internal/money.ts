@@ -1,0 +1,101 @@
+/**
+ * Money operations of identity-billing, `POST /internal/v1/money/<name>`. Amounts are integers of 10⁻⁹ ruble as decimal
+ * strings ("1500000000" is 1.50 ₽). Every call is idempotent by `operation_id`: a repeat answers what the first answered.
+ */
+
+/** `reserve`: takes `amount` out of what is available. 402 with a reason when it cannot be covered; nothing is made then. */
+export interface ReserveRequest {
+  /** Usually the id of the resource that is ordered. */
+  operation_id: string;
+  account_id: string;
+  /** `inference` spends paid-in money only, and only after a real top-up; `control` spends unlocked credits first. */
+  kind: 'control' | 'inference';
+  /** Inference key whose monthly limit counts too. */
+  key_id?: string;
+  amount: string;
+  description: string;
+  /** Database time; a reservation that was neither captured nor voided by then is void. Default 60. */
+  expires_in_seconds?: number;
+}
+
+export interface Reservation {
+  operation_id: string;
+  amount: string;
+  state: 'held' | 'captured' | 'void' | 'expired';
+  expires_at: string;
+}
+
+/**
+ * `capture`: charges at most what was reserved; the rest is given back. 409 `already_captured` (with another amount),
+ * `already_void` or `expired`.
+ */
+export interface CaptureRequest {
+  operation_id: string;
+  account_id: string;
+  /** At most the reserved amount; that when absent. */
+  amount?: string;
+  description?: string;
+  /** Tokens of an inference request, for the usage export and the panel. */
+  usage?: UsageFacts;
+}
+
+/** What a charge was for, counted; goes to the usage record and to Kafka. */
+export interface UsageFacts {
+  kind: 'inference' | 'compute';
+  key_id?: string;
+  model?: string;
+  price_version?: number;
+  input_tokens?: number;
+  cached_tokens?: number;
+  output_tokens?: number;
+  reasoning_tokens?: number;
+}
+
+/** `void`: gives everything back. Safe to repeat; 409 `already_captured`. */
+export interface VoidRequest {
+  operation_id: string;
+  account_id: string;
+}
+
+/** `span-open`: what lasts is charged hour by hour from `started_at` until the span is closed. */
+export interface SpanOpenRequest {
+  /** Id of the span; usually resource id and generation. */
+  operation_id: string;
+  account_id: string;
+  resource: string;
+  /** 10⁻⁹ rubles per calendar month. */
+  amount_per_month: string;
+  /** RFC 3339. */
+  started_at: string;
+  description: string;
+}
+
+export interface SpanCloseRequest {
+  operation_id: string;
+  account_id: string;
+  ended_at: string;
+}
+
+/** One price of the versioned table. `GET /internal/v1/prices?prefix=model.` */
+export interface PriceInfo {
+  /** `model.<id>.input`, `model.<id>.cache_read`, `model.<id>.output`, `replica.vcpu.month`, … */
+  id: string;
+  version: number;
+  /** 10⁻⁹ rubles per `unit`. */
+  amount: string;
+  /** `million tokens`, `month`, `hour`. */
+  unit: string;
+}
+
+/** `PUT /internal/v1/prices`: new versions of those that changed; the others stay. */
+export interface PricesSetRequest {
+  prices: { id: string; amount: string; unit: string }[];
+}
+
+/** `POST /internal/v1/keys/resolve`: whose key it is, by its keyed hash (base64url). 404 when unknown, revoked or disabled. */
+export interface KeyResolveRequest {
+  hash: string;
+}
+
+/** Codes of 402 from `reserve`, told apart for the caller. */
+export const moneyRefusals = ['insufficient_balance', 'topup_required', 'key_limit_reached', 'held_in_flight'] as const;

@@ -1,0 +1,28 @@
+/** `GET /internal/v1/owners/{kind}/{id}` at the service that owns the kind. Immutable, so it may be kept. */
+export interface Owner {
+  account_id: string;
+  project_id: string | null;
+  /** Further ancestors, `kind:id`. */
+  parents: string[];
+}
+
+/** Which service owns a kind that stands in paths. */
+export const ownerServices: Readonly<Record<string, string>> = {
+  project: 'identity-billing',
+  app: 'apps-builder',
+  vm: 'compute',
+  ssh_key: 'compute',
+  vpc: 'networking',
+  floating_ip: 'networking',
+  dns_zone: 'dns',
+};
+
+/** The kind of a path parameter whose owner the gateway checks; other parameters are the service's own children. */
+export const kindOfParameter: Readonly<Record<string, string>> = {
+  project_id: 'project',
+  app_id: 'app',
+  vm_id: 'vm',
+  vpc_id: 'vpc',
+  fip_id: 'floating_ip',
+  zone_id: 'dns_zone',
+};

@@ -1,0 +1,99 @@
+import { applyDecorators, HttpCode, SetMetadata } from '@nestjs/common';
+import { RouteConfig } from '@nestjs/platform-fastify';
+import {
+  ApiBody,
+  ApiExtension,
+  ApiOperation,
+  ApiParam,
+  ApiQuery,
+  ApiResponse,
+  ApiTags,
+  type ApiQueryOptions,
+} from '@nestjs/swagger';
+import { HttpValidationErrorBody } from './records/errors.js';
+
+/** Which thing of the path a permission is asked for. */
+export type OperationResource =
+  /** Any live key, no action needed. */
+  | 'key'
+  /** The account as a whole: only a policy for `*` matches. */
+  | 'account'
+  /** A top-level list: answered with what is visible. */
+  | 'list'
+  /** The kind of a path parameter. */
+  | 'project'
+  | 'app'
+  | 'vm'
+  | 'vpc'
+  | 'floating_ip'
+  | 'dns_zone'
+  | 'ssh_key';
+
+/** What an operation says of itself; drives routing, policy, the command line's checks and the documentation. */
+export interface OperationSpec {
+  /** Operation id of the contract; with `flatId` that of the path under a project. */
+  id: string;
+  /** Operation id of the twin without project. */
+  flatId?: string;
+  tag: string;
+  /** Tag of the twin without project, where the contract differs. */
+  flatTag?: string;
+  summary: string;
+  /** All of them are needed. Empty: a live key is enough. */
+  permission: string | readonly string[];
+  resource: OperationResource;
+  /** The success status. */
+  status?: number;
+  /** Body of the success answer; absent for 204. */
+  answer?: new () => object;
+  /** The success answer is a stream of server-sent events. */
+  stream?: boolean;
+  body?: new () => object;
+  /** The body is optional, and may also be null. */
+  bodyOptional?: boolean;
+  /** Media type of a body that is not JSON. */
+  upload?: string;
+  query?: ApiQueryOptions[];
+}
+
+/** Metadata key under which a handler's spec is kept for the kit (content types, audit). */
+export const operationMetadata = 'nebo:operation';
+
+/**
+ * Declares a handler as an operation of the contract: its ids, permission, status, body and answer in one place.
+ */
+export function Operation(spec: OperationSpec): MethodDecorator {
+  const status = spec.status ?? 200;
+  const permissions = typeof spec.permission === 'string' ? [spec.permission] : [...spec.permission];
+  const decorators: MethodDecorator[] = [
+    SetMetadata(operationMetadata, spec),
+    HttpCode(status),
+    ApiTags(spec.tag),
+    ApiOperation({ operationId: spec.id, summary: spec.summary }),
+    ApiExtension('x-nebo-permission', permissions),
+    ApiExtension('x-nebo-resource', spec.resource),
+    ApiExtension('x-nebo-flat', { id: spec.flatId ?? null, tag: spec.flatTag ?? spec.tag }),
+    ApiResponse(
+      spec.stream
+        ? { status, description: 'Server-sent events', content: { 'text/event-stream': { schema: { type: 'string' } } } }
+        : { status, description: 'Success', ...(spec.answer ? { type: spec.answer } : {}) },
+    ),
+    ApiResponse({ status: 422, description: 'Validation failed', type: HttpValidationErrorBody }),
+  ];
+  if (spec.body) decorators.push(ApiBody({ type: spec.body, required: !spec.bodyOptional }));
+  if (spec.upload) {
+    decorators.push(
+      ApiBody({ required: true, schema: { type: 'string', format: 'binary' } }),
+      ApiExtension('x-nebo-upload', spec.upload),
+      // The kit lets this media type through to the handler as a stream.
+      RouteConfig({ upload: spec.upload }),
+    );
+  }
+  for (const query of spec.query ?? []) decorators.push(ApiQuery({ required: false, ...query }));
+  return applyDecorators(...decorators);
+}
+
+/** Path parameters are plain strings in the contract. */
+export function PathParams(...names: string[]): MethodDecorator {
+  return applyDecorators(...names.map((name) => ApiParam({ name, type: String })));
+}

@@ -1,0 +1,77 @@
+import { randomUUID } from 'node:crypto';
+import { Inject, Injectable } from '@nestjs/common';
+import { identityHeader } from '@nebo/contracts';
+import { ApiError, unavailable } from './errors.js';
+import { RUNTIME, type Runtime } from './runtime.js';
+import { readText, type TargetAnswer } from './target.js';
+
+/** How an internal operation is called. */
+export interface PeerCall {
+  method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** Whose work it is; null for work of all accounts. */
+  account: string | null;
+  body?: unknown;
+  /** Makes the call idempotent at the other side; a fresh one when absent. */
+  operationId?: string;
+  timeoutMs?: number;
+  signal?: AbortSignal;
+}
+
+/** Injection token of the calling service's name. */
+export const SERVICE_NAME = Symbol('nebo:service-name');
+
+/** Calls the internal operations of other services, signed by this one (interfaces.md, 1). */
+@Injectable()
+export class Peers {
+  constructor(
+    @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'targets' | 'signer'>,
+    @Inject(SERVICE_NAME) private readonly me: string,
+  ) {}
+
+  /**
+   * One internal operation with JSON in and out.
+   * @throws ApiError what the other side answered (4xx, 5xx), or 503 `unavailable` when it could not be reached in time
+   */
+  async call<T>(service: string, path: string, call: PeerCall): Promise<T> {
+    const answer = await this.raw(service, path, call);
+    const text = await readText(answer.body).catch((cause: unknown) => {
+      throw unavailable(`${service} broke off its answer`, cause);
+    });
+    if (answer.status >= 200 && answer.status < 300) return (text ? JSON.parse(text) : undefined) as T;
+    throw answerError(service, answer.status, text);
+  }
+
+  /** The same without reading the answer: for bytes. */
+  async raw(service: string, path: string, call: PeerCall): Promise<TargetAnswer> {
+    const limit = AbortSignal.timeout(call.timeoutMs ?? 2_000);
+    const signal = call.signal ? AbortSignal.any([call.signal, limit]) : limit;
+    const body = call.body === undefined ? undefined : JSON.stringify(call.body);
+    try {
+      return await this.runtime.targets.get(service).call({
+        method: call.method ?? (body === undefined ? 'GET' : 'POST'),
+        path,
+        headers: {
+          [identityHeader]: this.runtime.signer.sign({ kind: 'service', service: this.me, account_id: call.account }),
+          'x-nebo-operation': call.operationId ?? randomUUID(),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        },
+        ...(body === undefined ? {} : { body }),
+        signal,
+      });
+    } catch (cause) {
+      call.signal?.throwIfAborted();
+      throw unavailable(`${service} does not answer`, cause);
+    }
+  }
+}
+
+function answerError(service: string, status: number, text: string): ApiError {
+  try {
+    const { error } = JSON.parse(text) as { error: { code: string; message: string } };
+    // What a peer cannot do now is not this service's inside, but its words may be.
+    if (status < 500 || status === 503) return new ApiError(status, error.code, error.message);
+  } catch {
+    // Not one of our bodies: told below.
+  }
+  return unavailable(`${service} failed`, new Error(`${service} answered ${status}: ${text.slice(0, 500)}`));
+}

@@ -1,0 +1,18 @@
+import { ensureDebianPackages } from './debian.js';
+import { findProgram } from './parts.js';
+
+describe('ensureDebianPackages', () => {
+  it('refuses what is no package name before it runs anything', async () => {
+    for (const name of ['-o=Dpkg::Pre-Invoke::=x', 'a b', 'a;b', '../x', '']) {
+      const { found, reason } = await ensureDebianPackages([name]);
+      expect(found).toBeNull();
+      expect(reason).toContain('not the name');
+    }
+  });
+
+  it('is content with packages that are present, or says why not', async () => {
+    const { found, reason } = await ensureDebianPackages(['base-files']);
+    if (findProgram('apt-get') === null) expect(reason).toContain('not a Debian');
+    else expect(found).toEqual(['base-files']);
+  });
+});
