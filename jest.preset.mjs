@@ -1,3 +1,5 @@
+import { fileURLToPath } from 'node:url';
+
 /**
  * The Jest settings of every project: ESM through SWC, workspace libraries read from source
  * (export condition `nebo-src`), so that a test never sees an outdated build.
@@ -32,6 +34,7 @@ export function jestProject(displayName, more = {}) {
       ],
     },
     testTimeout: 30_000,
+    reporters: ['default', fileURLToPath(new URL('./tools/test/results-reporter.mjs', import.meta.url))],
     ...more,
   };
 }

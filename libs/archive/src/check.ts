@@ -37,11 +37,23 @@ export interface CheckOptions {
 }
 
 class Counter {
-  readonly found: ArchiveFiles = { files: 0, directories: 0, symlinks: 0, hardlinks: 0, topLevel: [], largest: [] };
+  readonly found: ArchiveFiles = {
+    files: 0,
+    directories: 0,
+    symlinks: 0,
+    hardlinks: 0,
+    topLevel: [],
+    largest: [],
+  };
   private readonly top = new Set<string>();
 
   add(entry: TarEntry): void {
-    const plural = { file: 'files', directory: 'directories', symlink: 'symlinks', hardlink: 'hardlinks' } as const;
+    const plural = {
+      file: 'files',
+      directory: 'directories',
+      symlink: 'symlinks',
+      hardlink: 'hardlinks',
+    } as const;
     this.found[plural[entry.type]]++;
     const first = entry.path.split('/', 1)[0]!;
     if (this.top.size < 200 && !this.top.has(first)) {
@@ -110,7 +122,10 @@ export function checkArchive(input: Readable, options: CheckOptions = {}): Promi
  * The check as a stage of a pipeline: `pipeline(request, check.stream, file)`. The stage passes every byte on and ends
  * only after the whole archive has passed; otherwise it fails with `ArchiveRefused`.
  */
-export function archiveCheck(limits?: Partial<ArchiveLimits>): { stream: Transform; result: Promise<ArchiveSummary> } {
+export function archiveCheck(limits?: Partial<ArchiveLimits>): {
+  stream: Transform;
+  result: Promise<ArchiveSummary>;
+} {
   const inner = new PassThrough();
   const result = checkArchive(inner, limits ? { limits } : {});
   const stream: Transform = new Transform({

@@ -15,7 +15,8 @@ const truncated = () => new ArchiveRefused('truncated', 'it ends in the middle. 
  * @throws ArchiveRefused `not_gzip`, `header_size`
  */
 function headerLength(bytes: Buffer, limit: number): number | null {
-  const notGzip = () => new ArchiveRefused('not_gzip', 'it is not a gzip file. Send a .tar.gz of the folder.');
+  const notGzip = () =>
+    new ArchiveRefused('not_gzip', 'it is not a gzip file. Send a .tar.gz of the folder.');
   if ((bytes.length > 0 && bytes[0] !== 0x1f) || (bytes.length > 1 && bytes[1] !== 0x8b)) throw notGzip();
   if (bytes.length > 2 && bytes[2] !== 8) throw notGzip();
   if (bytes.length < 10) return null;
@@ -52,7 +53,10 @@ async function nextWithin(source: AsyncIterator<Buffer>, idleMs: number): Promis
   let timer: NodeJS.Timeout | undefined;
   const idle = new Promise<never>((_, reject) => {
     timer = setTimeout(
-      () => reject(new ArchiveRefused('stalled', `nothing arrived for ${Math.ceil(idleMs / 1000)} s. Send it again.`)),
+      () =>
+        reject(
+          new ArchiveRefused('stalled', `nothing arrived for ${Math.ceil(idleMs / 1000)} s. Send it again.`),
+        ),
       idleMs,
     );
   });
@@ -89,7 +93,10 @@ export async function* gunzip(
     const extra = rest.subarray(taken);
     if (extra.length === 0) return;
     if (extra[0] === 0x1f && (extra.length === 1 || extra[1] === 0x8b))
-      throw new ArchiveRefused('second_member', 'it holds a second gzip file behind the first. Pack it in one go.');
+      throw new ArchiveRefused(
+        'second_member',
+        'it holds a second gzip file behind the first. Pack it in one go.',
+      );
     throw new ArchiveRefused('trailing_data', 'it has bytes behind its end. Pack the folder again.');
   };
 

@@ -82,7 +82,8 @@ export function archiveLimitsFromEnv(env: Record<string, string | undefined> = p
     const text = env[name];
     if (text === undefined || text === '') continue;
     const value = Number(text);
-    if (!Number.isSafeInteger(value) || value <= 0) throw new Error(`${name} must be a positive integer, not "${text}"`);
+    if (!Number.isSafeInteger(value) || value <= 0)
+      throw new Error(`${name} must be a positive integer, not "${text}"`);
     (limits[key] as number) = value;
   }
   return limits;

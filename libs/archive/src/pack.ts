@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline, Readable } from 'node:stream';
 import { crc32, createDeflateRaw } from 'node:zlib';
-import { type Headers, pack as tarPack, type Pack } from 'tar-stream';
 import { keepAll, sourceRules } from './ignore-rules.js';
 import { archiveLimits, type ArchiveLimits } from './limits.js';
 import { planFolder, type LeftOut, type PlannedEntry } from './plan.js';
+import { padding, tarHeader } from './tar-header.js';
 
 export interface PackOptions {
   /** `source` (default): the rules of a source folder. `none`: keep everything, for artifacts. */
@@ -59,10 +60,15 @@ export async function packFolder(dir: string, options: PackOptions = {}): Promis
     warnings,
   };
   let settle!: { resolve(value: { sha256: string; bytes: number }): void; reject(error: Error): void };
-  const digest = new Promise<{ sha256: string; bytes: number }>((resolve, reject) => (settle = { resolve, reject }));
+  const digest = new Promise<{ sha256: string; bytes: number }>(
+    (resolve, reject) => (settle = { resolve, reject }),
+  );
   // Whoever reads the stream hears of a failure there; the promise alone must not end the process.
   digest.catch(() => undefined);
-  const stream = Readable.from(gzipped(dir, entries, settle), { objectMode: false, highWaterMark: 256 * 1024 });
+  const stream = Readable.from(gzipped(dir, entries, settle), {
+    objectMode: false,
+    highWaterMark: 256 * 1024,
+  });
   stream.once('close', () => settle.reject(new Error('The archive was not read to its end')));
   return { manifest, stream, digest };
 }
@@ -73,109 +79,64 @@ async function* gzipped(
   settle: { resolve(value: { sha256: string; bytes: number }): void; reject(error: Error): void },
 ): AsyncGenerator<Buffer> {
   const hash = createHash('sha256');
-  let bytes = 0;
-  let crc = 0;
-  let plain = 0;
+  const total = { compressed: 0, plain: 0, crc: 0 };
   const out = (chunk: Buffer): Buffer => {
     hash.update(chunk);
-    bytes += chunk.length;
+    total.compressed += chunk.length;
     return chunk;
   };
-  const tar = tarPack();
-  const deflate = createDeflateRaw({ level: 6, chunkSize: 64 * 1024 });
-  let failure: Error | undefined;
-  const filling = fill(tar, dir, entries).catch((error: Error) => {
-    failure = error;
-    deflate.destroy(error);
-    tar.destroy(error);
-  });
   const counted = async function* (): AsyncGenerator<Buffer> {
-    for await (const chunk of tar as AsyncIterable<Buffer>) {
-      crc = crc32(chunk, crc);
-      plain += chunk.length;
+    for await (const chunk of tarBytes(dir, entries)) {
+      total.crc = crc32(chunk, total.crc);
+      total.plain += chunk.length;
       yield chunk;
     }
   };
-  pipeline(counted(), deflate, (error) => {
-    if (error) failure ??= error;
-  });
+  const deflate = createDeflateRaw({ level: 6, chunkSize: 64 * 1024 });
+  // A failure on either side destroys `deflate` with it, which the loop below throws.
+  pipeline(counted(), deflate, () => undefined);
   try {
     // Magic, deflate, no flags, time 0, no extra flags, OS "unknown".
     yield out(Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]));
     for await (const chunk of deflate as AsyncIterable<Buffer>) yield out(chunk);
-    await filling;
-    if (failure) throw failure;
     const trailer = Buffer.alloc(8);
-    trailer.writeUInt32LE(crc, 0);
-    trailer.writeUInt32LE(plain % 2 ** 32, 4);
+    trailer.writeUInt32LE(total.crc, 0);
+    trailer.writeUInt32LE(total.plain % 2 ** 32, 4);
     yield out(trailer);
-    settle.resolve({ sha256: hash.digest('hex'), bytes });
+    settle.resolve({ sha256: hash.digest('hex'), bytes: total.compressed });
   } catch (error) {
-    settle.reject(failure ?? (error as Error));
-    throw failure ?? error;
+    settle.reject(error as Error);
+    throw error;
   } finally {
-    tar.destroy();
     deflate.destroy();
-    await filling;
   }
 }
 
-async function fill(tar: Pack, dir: string, entries: readonly PlannedEntry[]): Promise<void> {
+async function* tarBytes(dir: string, entries: readonly PlannedEntry[]): AsyncGenerator<Buffer> {
   for (const entry of entries) {
-    if (tar.destroyed) return;
-    const header: Headers = {
-      name: entry.path,
-      type: entry.type,
-      size: entry.size,
-      mode: entry.mode,
-      mtime: new Date(0),
-      uid: 0,
-      gid: 0,
-      uname: '',
-      gname: '',
-    };
-    if (entry.target !== null) header.linkname = entry.target;
-    if (entry.type === 'file') await addFile(tar, header, join(dir, entry.path));
-    else
-      await new Promise<void>((resolve, reject) => {
-        tar.once('close', resolve);
-        tar.entry(header, (error) => {
-          tar.off('close', resolve);
-          if (error) reject(error);
-          else resolve();
-        });
-      });
+    yield tarHeader(entry);
+    if (entry.type !== 'file') continue;
+    yield* fileBytes(join(dir, entry.path), entry);
+    if (entry.size % 512 !== 0) yield padding(entry.size);
   }
-  tar.finalize();
+  yield Buffer.alloc(1024);
 }
 
-/** Reads exactly as many bytes as the header says. */
-async function addFile(tar: Pack, header: Headers, path: string): Promise<void> {
-  const changed = () => new Error(`${header.name} changed while it was packed. Try again.`);
-  const file = await open(path, 'r');
+/** Exactly as many bytes as the header says; a file that is no longer what was planned fails the archive. */
+async function* fileBytes(path: string, entry: PlannedEntry): AsyncGenerator<Buffer> {
+  const changed = () => new Error(`${entry.path} changed while it was packed. Try again.`);
+  // Not followed: the plan saw a file here, so a link is a change.
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
     const info = await file.stat();
-    if (!info.isFile() || info.size !== header.size) throw changed();
-    await new Promise<void>((resolve, reject) => {
-      const sink = tar.entry(header, (error) => (error ? reject(error) : resolve()));
-      const gone = () => reject(new Error('The archive was not read to its end'));
-      tar.once('close', gone);
-      void (async () => {
-        let left = header.size!;
-        while (left > 0) {
-          const { bytesRead, buffer } = await file.read(Buffer.alloc(Math.min(left, 64 * 1024)));
-          if (bytesRead === 0) throw changed();
-          left -= bytesRead;
-          if (!sink.write(buffer.subarray(0, bytesRead)))
-            await new Promise<void>((go) => {
-              sink.once('drain', go);
-              sink.once('close', go);
-            });
-          if (tar.destroyed) return;
-        }
-        sink.end();
-      })().catch(reject);
-    }).finally(() => tar.removeAllListeners('close'));
+    if (!info.isFile() || info.size !== entry.size) throw changed();
+    let left = entry.size;
+    while (left > 0) {
+      const { bytesRead, buffer } = await file.read(Buffer.alloc(Math.min(left, 64 * 1024)));
+      if (bytesRead === 0) throw changed();
+      left -= bytesRead;
+      yield buffer.subarray(0, bytesRead);
+    }
   } finally {
     await file.close();
   }

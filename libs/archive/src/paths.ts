@@ -13,7 +13,11 @@ export function decodeName(bytes: Uint8Array): string {
     return utf8.decode(bytes);
   } catch {
     const shown = printable(Buffer.from(bytes).toString('latin1'));
-    throw new ArchiveRefused('path_encoding', 'has a name that is not UTF-8. Rename the file and pack again.', shown);
+    throw new ArchiveRefused(
+      'path_encoding',
+      'has a name that is not UTF-8. Rename the file and pack again.',
+      shown,
+    );
   }
 }
 
@@ -42,14 +46,26 @@ export function entrySegments(path: string, limits: ArchiveLimits): string[] {
   if (path === '') throw new ArchiveRefused('path_empty', 'an entry has no name. Pack the folder again.');
   checkCharacters(path, path);
   if (isAbsolute(path))
-    throw new ArchiveRefused('path_absolute', 'is an absolute path. Pack with paths relative to the folder.', shown);
+    throw new ArchiveRefused(
+      'path_absolute',
+      'is an absolute path. Pack with paths relative to the folder.',
+      shown,
+    );
   if (Buffer.byteLength(path) > limits.pathBytes)
-    throw new ArchiveRefused('path_length', `is longer than ${limits.pathBytes} bytes. Shorten the path.`, shown);
+    throw new ArchiveRefused(
+      'path_length',
+      `is longer than ${limits.pathBytes} bytes. Shorten the path.`,
+      shown,
+    );
   const segments = path.split('/').filter((segment) => segment !== '' && segment !== '.');
   if (segments.includes('..'))
     throw new ArchiveRefused('path_parent', 'has a ".." in its path. Pack from inside the folder.', shown);
   if (segments.length > limits.pathLevels)
-    throw new ArchiveRefused('path_depth', `lies deeper than ${limits.pathLevels} folders. Flatten the tree.`, shown);
+    throw new ArchiveRefused(
+      'path_depth',
+      `lies deeper than ${limits.pathLevels} folders. Flatten the tree.`,
+      shown,
+    );
   return segments;
 }
 
@@ -60,7 +76,7 @@ function fold(segment: string): string {
 
 /** 16 bytes of SHA-256: memory stays bounded however long the paths are. */
 function digest(text: string): string {
-  return createHash('sha256').update(text).digest('latin1').slice(0, 16);
+  return createHash('sha256').update(text).digest('binary').slice(0, 16);
 }
 
 export type NodeKind = 'file' | 'directory' | 'symlink';
@@ -123,7 +139,11 @@ export class PathRegistry {
     if (there.kind === 'symlink')
       throw new ArchiveRefused('path_through_link', 'lies behind a symbolic link of the archive.', shown);
     if (there.kind === 'file')
-      throw new ArchiveRefused('path_through_file', 'lies behind an entry that is a file, not a folder.', shown);
+      throw new ArchiveRefused(
+        'path_through_file',
+        'lies behind an entry that is a file, not a folder.',
+        shown,
+      );
     if (there.exact !== exact)
       throw new ArchiveRefused(
         'path_collision',
@@ -141,7 +161,11 @@ export class PathRegistry {
     if (target === '') throw new ArchiveRefused('link_target', 'is a link to nothing. Remove it.', shown);
     checkCharacters(target, path);
     if (Buffer.byteLength(target) > this.limits.pathBytes)
-      throw new ArchiveRefused('path_length', `has a link target longer than ${this.limits.pathBytes} bytes.`, shown);
+      throw new ArchiveRefused(
+        'path_length',
+        `has a link target longer than ${this.limits.pathBytes} bytes.`,
+        shown,
+      );
     const outside = () =>
       new ArchiveRefused('link_outside', 'is a link that leads out of the archive. Remove it.', shown);
     if (isAbsolute(target)) throw outside();
@@ -163,7 +187,11 @@ export class PathRegistry {
   private pass(segments: readonly string[], shown: string): void {
     const key = this.key(segments);
     if (this.nodes.get(key)?.kind === 'symlink')
-      throw new ArchiveRefused('link_through_link', 'is a link whose target passes through another link.', shown);
+      throw new ArchiveRefused(
+        'link_through_link',
+        'is a link whose target passes through another link.',
+        shown,
+      );
     this.passages.add(key);
     if (this.passages.size > this.limits.entries)
       throw new ArchiveRefused('entries', `the links pass through more than ${this.limits.entries} folders.`);
@@ -174,16 +202,28 @@ export class PathRegistry {
     const shown = printable(path);
     checkCharacters(target, path);
     if (target === '' || isAbsolute(target) || target.split('/').includes('..'))
-      throw new ArchiveRefused('link_outside', 'is a hard link that leads out of the archive. Remove it.', shown);
+      throw new ArchiveRefused(
+        'link_outside',
+        'is a hard link that leads out of the archive. Remove it.',
+        shown,
+      );
     const segments = entrySegments(target, this.limits);
     for (let depth = 1; depth < segments.length; depth++)
       if (this.nodes.get(this.key(segments.slice(0, depth)))?.kind === 'symlink')
-        throw new ArchiveRefused('link_through_link', 'is a hard link that passes through a symbolic link.', shown);
+        throw new ArchiveRefused(
+          'link_through_link',
+          'is a hard link that passes through a symbolic link.',
+          shown,
+        );
     const there = this.nodes.get(this.key(segments));
     if (there?.kind === 'symlink')
       throw new ArchiveRefused('link_through_link', 'is a hard link to a symbolic link. Remove it.', shown);
     if (there?.kind !== 'file' || there.exact !== digest(segments.join('/')))
-      throw new ArchiveRefused('link_target', 'is a hard link to a file that does not come before it.', shown);
+      throw new ArchiveRefused(
+        'link_target',
+        'is a hard link to a file that does not come before it.',
+        shown,
+      );
     return segments;
   }
 }

@@ -9,7 +9,10 @@ export interface Overrides {
 }
 
 const bad = () =>
-  new ArchiveRefused('bad_header', 'an extended (pax) header is damaged. Pack the folder again with another tool.');
+  new ArchiveRefused(
+    'bad_header',
+    'an extended (pax) header is damaged. Pack the folder again with another tool.',
+  );
 
 /** The records of a pax header, `"<length> <key>=<value>\n"`, read strictly. */
 function* records(body: Buffer): Generator<[string, Buffer]> {
@@ -42,7 +45,10 @@ export function readPax(body: Buffer, global: boolean, into: Overrides): void {
       throw new ArchiveRefused('path_encoding', 'its names are not in UTF-8. Pack the folder again.');
     if (key !== 'path' && key !== 'linkpath' && key !== 'size') continue;
     if (global)
-      throw new ArchiveRefused('path_override', `a header sets "${key}" for all entries. Pack the folder again.`);
+      throw new ArchiveRefused(
+        'path_override',
+        `a header sets "${key}" for all entries. Pack the folder again.`,
+      );
     if (seen.has(key))
       throw new ArchiveRefused('path_override', `a header sets "${key}" twice. Pack the folder again.`);
     seen.add(key);
@@ -66,7 +72,10 @@ export function readGnuLong(body: Buffer, key: 'path' | 'linkpath', into: Overri
 
 function set(into: Overrides, key: 'path' | 'linkpath', value: string): void {
   if (into[key] !== undefined && into[key] !== value)
-    throw new ArchiveRefused('path_override', `two headers give one entry different names. Pack the folder again.`);
+    throw new ArchiveRefused(
+      'path_override',
+      `two headers give one entry different names. Pack the folder again.`,
+    );
   if (value.includes('\0'))
     throw new ArchiveRefused('path_control', 'a name holds a NUL. Rename the file and pack again.');
   into[key] = value;

@@ -75,7 +75,8 @@ export async function planFolder(
 
   for (const { entry, full } of links) {
     entry.target = await linkTarget(root, entry.path, full);
-    if (entry.target === null) warnings.push({ path: entry.path, why: 'it is a link that leads out of the folder' });
+    if (entry.target === null)
+      warnings.push({ path: entry.path, why: 'it is a link that leads out of the folder' });
   }
   const kept = entries.filter((entry) => entry.type !== 'symlink' || entry.target !== null);
   // Depth first in sorted order is not byte order of whole paths ("a-b" < "a/b"), so sort once more.
@@ -97,8 +98,11 @@ async function linkTarget(root: string, path: string, full: string): Promise<str
     : posix.normalize(posix.join(from, written));
   // The real place of what the target's folder is; the last segment may itself be a link that is checked on its own.
   const real = await realpath(dirname(join(root, lexical))).catch(() => null);
-  if (real === null) return !written.startsWith('/') && inside(lexical) && climbsInside(from, written) ? written : null;
-  const there = relative(root, join(real, posix.basename(lexical))).split(sep).join('/');
+  if (real === null)
+    return !written.startsWith('/') && inside(lexical) && climbsInside(from, written) ? written : null;
+  const there = relative(root, join(real, posix.basename(lexical)))
+    .split(sep)
+    .join('/');
   if (!inside(there)) return null;
   const direct = !written.startsWith('/') && there === lexical && climbsInside(from, written);
   if (direct && (await stepsAreFolders(root, from, written))) return written;
@@ -130,7 +134,10 @@ async function stepsAreFolders(root: string, from: string, target: string): Prom
 /** The server's rules on paths, number and size, before anything is sent. */
 function checkPlan(entries: readonly PlannedEntry[], limits: ArchiveLimits): void {
   if (entries.length > limits.entries)
-    throw new ArchiveRefused('entries', `it would hold more than ${limits.entries} entries. Leave files out.`);
+    throw new ArchiveRefused(
+      'entries',
+      `it would hold more than ${limits.entries} entries. Leave files out.`,
+    );
   const registry = new PathRegistry(limits);
   let expanded = 1024;
   for (const entry of entries) {
@@ -140,5 +147,8 @@ function checkPlan(entries: readonly PlannedEntry[], limits: ArchiveLimits): voi
     expanded += 512 + Math.ceil(entry.size / 512) * 512;
   }
   if (expanded > limits.expandedBytes)
-    throw new ArchiveRefused('expanded_size', `it would hold more than ${limits.expandedBytes} bytes. Leave files out.`);
+    throw new ArchiveRefused(
+      'expanded_size',
+      `it would hold more than ${limits.expandedBytes} bytes. Leave files out.`,
+    );
 }

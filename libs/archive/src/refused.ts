@@ -37,7 +37,12 @@ export const archiveRules = [
 
 export type ArchiveRule = (typeof archiveRules)[number];
 
-const tooBig: ReadonlySet<ArchiveRule> = new Set<ArchiveRule>(['compressed_size', 'expanded_size', 'ratio', 'entries']);
+const tooBig: ReadonlySet<ArchiveRule> = new Set<ArchiveRule>([
+  'compressed_size',
+  'expanded_size',
+  'ratio',
+  'entries',
+]);
 
 /** The whole archive is refused. `message` is public: it names the rule broken, the entry, and what to do. */
 export class ArchiveRefused extends Error {
@@ -50,7 +55,9 @@ export class ArchiveRefused extends Error {
     /** The entry's path, made printable and cut at 200 characters. */
     readonly entry?: string,
   ) {
-    super(entry === undefined ? `The archive is refused: ${what}` : `The archive is refused: "${entry}" ${what}`);
+    super(
+      entry === undefined ? `The archive is refused: ${what}` : `The archive is refused: "${entry}" ${what}`,
+    );
     this.name = 'ArchiveRefused';
     this.status = tooBig.has(rule) ? 413 : 422;
   }

@@ -35,7 +35,10 @@ function field(block: Buffer, from: number, length: number): { bytes: Buffer; hi
 
 /** An octal field; null when it is not one. */
 function octal(block: Buffer, from: number, length: number): number | null {
-  const text = block.toString('latin1', from, from + length).replace(/^[ ]*/, '').replace(/[ \0]*$/, '');
+  const text = block
+    .toString('latin1', from, from + length)
+    .replace(/^[ ]*/, '')
+    .replace(/[ \0]*$/, '');
   if (text === '') return 0;
   return /^[0-7]+$/.test(text) ? parseInt(text, 8) : null;
 }
@@ -122,23 +125,32 @@ export class TarReader {
     if (this.left > 0 || this.padding > 0 || this.pending || this.zeroBlocks < 2)
       throw new ArchiveRefused('truncated', 'it ends in the middle. Send it again.');
     // Filling up to a record's end may be any number of zeros, but whole bytes of another header are no filling.
-    if (this.headBytes > 0 && this.head.subarray(0, this.headBytes).some((byte) => byte !== 0)) throw trailing();
-    if (this.entries === 0) throw new ArchiveRefused('empty_archive', 'it holds no files. Pack a folder with files.');
+    if (this.headBytes > 0 && this.head.subarray(0, this.headBytes).some((byte) => byte !== 0))
+      throw trailing();
+    if (this.entries === 0)
+      throw new ArchiveRefused('empty_archive', 'it holds no files. Pack a folder with files.');
   }
 
   private async header(block: Buffer): Promise<void> {
     const zero = block.every((byte) => byte === 0);
     if (this.zeroBlocks > 0 || zero) {
       if (!zero) throw trailing();
-      if (this.pending) throw new ArchiveRefused('truncated', 'its last header has no entry. Pack the folder again.');
+      if (this.pending)
+        throw new ArchiveRefused('truncated', 'its last header has no entry. Pack the folder again.');
       this.zeroBlocks++;
       return;
     }
     if (!checksumFits(block))
-      throw new ArchiveRefused('bad_header', 'a header is damaged, or the gzip file holds no tar. Send a .tar.gz.');
+      throw new ArchiveRefused(
+        'bad_header',
+        'a header is damaged, or the gzip file holds no tar. Send a .tar.gz.',
+      );
     const magic = block.toString('latin1', 257, 265);
     if (magic !== 'ustar\x0000' && magic !== 'ustar  \0')
-      throw new ArchiveRefused('bad_header', 'a header is neither of format ustar nor GNU. Pack with a current tar.');
+      throw new ArchiveRefused(
+        'bad_header',
+        'a header is neither of format ustar nor GNU. Pack with a current tar.',
+      );
     const type = block.toString('latin1', 156, 157);
     const size = sizeField(block);
     if (size === null)
@@ -154,10 +166,14 @@ export class TarReader {
         'header_size',
         `the headers of one entry are larger than ${this.limits.headerBytes} bytes. Pack without extra attributes.`,
       );
-    if (size === 0) throw new ArchiveRefused('bad_header', 'an extended header is empty. Pack the folder again.');
+    if (size === 0)
+      throw new ArchiveRefused('bad_header', 'an extended header is empty. Pack the folder again.');
     if (type === 'x') {
       if (this.paxSeen)
-        throw new ArchiveRefused('path_override', 'one entry has two extended headers. Pack the folder again.');
+        throw new ArchiveRefused(
+          'path_override',
+          'one entry has two extended headers. Pack the folder again.',
+        );
       this.paxSeen = true;
     }
     this.meta = { type, body: Buffer.alloc(size), at: 0 };
@@ -181,16 +197,26 @@ export class TarReader {
   private name(block: Buffer, ustar: boolean, override: string | undefined): string {
     const name = field(block, 0, 100);
     const prefix = ustar ? field(block, 345, 155) : { bytes: Buffer.alloc(0), hidden: false };
-    const raw = prefix.bytes.length ? Buffer.concat([prefix.bytes, Buffer.from('/'), name.bytes]) : name.bytes;
+    const raw = prefix.bytes.length
+      ? Buffer.concat([prefix.bytes, Buffer.from('/'), name.bytes])
+      : name.bytes;
     const shown = printable(override ?? raw.toString('utf8'));
     if (name.hidden || prefix.hidden)
-      throw new ArchiveRefused('path_control', 'has a NUL in its name. Rename the file and pack again.', shown);
+      throw new ArchiveRefused(
+        'path_control',
+        'has a NUL in its name. Rename the file and pack again.',
+        shown,
+      );
     if (override === undefined) return decodeName(raw);
     // A simpler reader would take the fixed field instead, so it may not say anything dangerous either.
     const simple = raw.toString('latin1').replace(/[\x80-\xff]/g, '_');
     checkCharacters(simple, shown);
     if (isAbsolute(simple) || simple.split('/').includes('..'))
-      throw new ArchiveRefused('path_override', 'has a second, unsafe name in its header. Pack again.', shown);
+      throw new ArchiveRefused(
+        'path_override',
+        'has a second, unsafe name in its header. Pack again.',
+        shown,
+      );
     return override;
   }
 
@@ -213,13 +239,20 @@ export class TarReader {
     if (headerSize > this.limits.expandedBytes)
       throw new ArchiveRefused('expanded_size', `is larger than ${this.limits.expandedBytes} bytes.`, shown);
     const mode = octal(block, 100, 8);
-    if (mode === null) throw new ArchiveRefused('bad_header', 'has unreadable permissions. Pack again.', shown);
+    if (mode === null)
+      throw new ArchiveRefused('bad_header', 'has unreadable permissions. Pack again.', shown);
     if (mode & 0o6000)
       throw new ArchiveRefused('set_id_bits', 'has a set-uid or set-gid bit. Remove it (chmod a-s).', shown);
     const target = this.register(block, kind, path, segments, overrides);
     const executable = kind === 'file' && (mode & 0o111) !== 0;
     if (segments.length > 0) {
-      const wait = this.sink.entry({ type: kind, path: segments.join('/'), size: headerSize, executable, target });
+      const wait = this.sink.entry({
+        type: kind,
+        path: segments.join('/'),
+        size: headerSize,
+        executable,
+        target,
+      });
       if (wait) await wait;
     }
     this.left = headerSize;
@@ -230,7 +263,8 @@ export class TarReader {
   private kind(type: string, path: string, shown: string): TarEntry['type'] {
     const slash = path.endsWith('/') || path.endsWith('/.') || path === '.';
     if (type === '5' || ((type === '0' || type === '\0') && slash)) return 'directory';
-    if (slash) throw new ArchiveRefused('entry_type', 'is named like a folder but is none. Pack again.', shown);
+    if (slash)
+      throw new ArchiveRefused('entry_type', 'is named like a folder but is none. Pack again.', shown);
     if (type === '0' || type === '\0') return 'file';
     if (type === '2') return 'symlink';
     if (type === '1') return 'hardlink';
@@ -247,7 +281,8 @@ export class TarReader {
     overrides: Overrides,
   ): string | null {
     if (segments.length === 0) {
-      if (kind !== 'directory') throw new ArchiveRefused('path_empty', 'an entry that is no folder has no name.');
+      if (kind !== 'directory')
+        throw new ArchiveRefused('path_empty', 'an entry that is no folder has no name.');
       return null;
     }
     if (kind === 'file' || kind === 'directory') {
@@ -269,4 +304,5 @@ export class TarReader {
   }
 }
 
-const trailing = () => new ArchiveRefused('trailing_data', 'it has bytes behind its end. Pack the folder again.');
+const trailing = () =>
+  new ArchiveRefused('trailing_data', 'it has bytes behind its end. Pack the folder again.');

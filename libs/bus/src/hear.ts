@@ -40,8 +40,8 @@ export function onAll<T>(definition: EventDefinition<T>, handler: HintHandler<T>
 }
 
 export interface HearOptions {
-  /** Finds the instance of a handler class. */
-  resolve?: (handler: HandlerClass<unknown>) => { handle: TransactionalHandler };
+  /** Finds the instance of a handler class (Nest: `(handler) => moduleRef.get(handler)`). */
+  resolve?: (handler: HandlerClass<unknown>) => { handle(...args: never[]): Promise<void> };
   /** Runs around each handler: telemetry opens the span of `event.trace` here. */
   around?: (event: Envelope, consumer: string, run: () => Promise<void>) => Promise<void>;
   onError?: ErrorHook;
@@ -90,7 +90,7 @@ export async function hear(
 function handlerOf(heard: Heard, options: HearOptions): TransactionalHandler {
   if (!isHandlerClass(heard.handler)) return heard.handler as TransactionalHandler;
   if (options.resolve === undefined) throw new TypeError(`${heard.consumer} is a class, but no resolve() was given`);
-  const instance = options.resolve(heard.handler);
+  const instance = options.resolve(heard.handler) as { handle: TransactionalHandler };
   return (tx, event, delivery) => instance.handle(tx, event, delivery);
 }
 

@@ -42,6 +42,8 @@ export interface OperationSpec {
   /** All of them are needed. Empty: a live key is enough. */
   permission: string | readonly string[];
   resource: OperationResource;
+  /** No key is needed. */
+  isPublic?: boolean;
   /** The success status. */
   status?: number;
   /** Body of the success answer; absent for 204. */
@@ -72,6 +74,7 @@ export function Operation(spec: OperationSpec): MethodDecorator {
     ApiOperation({ operationId: spec.id, summary: spec.summary }),
     ApiExtension('x-nebo-permission', permissions),
     ApiExtension('x-nebo-resource', spec.resource),
+    ...(spec.isPublic ? [ApiExtension('x-nebo-public', true)] : []),
     ApiExtension('x-nebo-flat', { id: spec.flatId ?? null, tag: spec.flatTag ?? spec.tag }),
     ApiResponse(
       spec.stream

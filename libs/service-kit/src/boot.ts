@@ -14,8 +14,8 @@ import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fa
 import { identityHeader, type Identity } from '@nebo/contracts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { ApiError, errorAnswer, unauthorized, unsupportedMediaType } from './errors.js';
-import type { Hearing } from './events-runner.js';
+import { ApiError, type ErrorAnswer, errorAnswer, unauthorized, unsupportedMediaType } from './errors.js';
+import type { Heard } from '@nebo/bus';
 import { HealthRegistry, type HealthReport } from './health.js';
 import { KitModule } from './kit.module.js';
 import type { Runtime } from './runtime.js';
@@ -32,9 +32,11 @@ export interface ServiceDefinition {
   /** Paths that need no identity, beside health and metrics. */
   publicPaths?: readonly string[];
   /** All that the service hears (its `events.ts`). */
-  hears?: readonly Hearing[];
+  hears?: readonly Heard[];
   /** Largest JSON body, bytes. */
   bodyLimit?: number;
+  /** Shape of error bodies where it is not the control API's, as `inferenceErrorBody`; gets the request's path. */
+  errorBody?: (path: string, answer: ErrorAnswer) => object;
 }
 
 /** A service that runs. */
@@ -70,7 +72,7 @@ export async function bootService(definition: ServiceDefinition, runtime: Runtim
   installParsers(fastify);
   installIdentity(fastify, definition, runtime);
   app.useGlobalPipes(new ContractPipe());
-  app.useGlobalFilters(new ErrorFilter(log));
+  app.useGlobalFilters(new ErrorFilter(log, definition.errorBody));
   await app.init();
   await fastify.ready();
   return {
@@ -141,7 +143,10 @@ const headerOf = (request: FastifyRequest, name: string) => {
 /** The one place where a service turns what was thrown into an answer; the inside goes to the log. */
 @Catch()
 class ErrorFilter implements ExceptionFilter {
-  constructor(private readonly log: Logger) {}
+  constructor(
+    private readonly log: Logger,
+    private readonly errorBody: ServiceDefinition['errorBody'],
+  ) {}
 
   catch(error: unknown, host: ArgumentsHost): void {
     const http = host.switchToHttp();
@@ -157,6 +162,7 @@ class ErrorFilter implements ExceptionFilter {
       reply.raw.destroy();
       return;
     }
-    void reply.status(answer.status).headers(answer.headers).send(answer.body);
+    const body = this.errorBody?.(request.url, answer) ?? answer.body;
+    void reply.status(answer.status).headers(answer.headers).send(body);
   }
 }

@@ -55,7 +55,7 @@ export function createRuntime({ config, log, adminUrl, bus }: RuntimeOptions): R
 export async function busFrom(config: Config, log: Logger): Promise<EventBus> {
   const url = config.optional('NATS_URL');
   const onError = (err: Error, about: string) => log.warn({ err, about }, 'bus');
-  return url ? NatsBus.connect({ servers: url, onError }) : new EmbeddedBus({ onError });
+  return url ? new NatsBus({ servers: url, onError }) : new EmbeddedBus({ onError });
 }
 
 /** Makes schemas, roles and missing migrations of services; several processes may do it at once. */

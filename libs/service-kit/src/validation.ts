@@ -52,8 +52,21 @@ export class ContractPipe implements PipeTransform {
       forbidUnknownValues: false,
     });
     if (errors.length > 0) throw validationError(errors.flatMap((error) => fieldErrors(error, [type], value)));
+    // PostgreSQL's text holds no NUL; let through, it would come back as a failure of ours.
+    const nul = pathOfNul(instance, [type]);
+    if (nul) throw validationError([{ loc: nul, msg: 'must not contain a NUL character', type: 'value_error' }]);
     return instance;
   }
+}
+
+function pathOfNul(value: unknown, path: (string | number)[]): (string | number)[] | null {
+  if (typeof value === 'string') return value.includes('\0') ? path : null;
+  if (value === null || typeof value !== 'object') return null;
+  for (const [key, item] of Object.entries(value)) {
+    const found = key.includes('\0') ? path : pathOfNul(item, [...path, Array.isArray(value) ? Number(key) : key]);
+    if (found) return found;
+  }
+  return null;
 }
 
 function isPlain(metatype: unknown): boolean {

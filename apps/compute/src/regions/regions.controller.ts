@@ -24,12 +24,17 @@ export class RegionsController {
     return this.regions.list();
   }
 
-  @Post('regions')
+  @Get('operator/regions')
+  listForOperator() {
+    return this.regions.list();
+  }
+
+  @Post('operator/regions')
   add(@Body() body: RegionCreate) {
     return this.regions.add(body.name);
   }
 
-  @Post('regions/:region_id/token')
+  @Post('operator/regions/:region_id/token')
   mintToken(@Param('region_id') regionId: string) {
     return this.regions.mintToken(regionId);
   }

@@ -1,16 +1,25 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { Inject, Injectable } from '@nestjs/common';
+import { Inject, Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import type { RegionInfo, ResolvedAgent } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
 import { conflict, notFound, RUNTIME, type Runtime } from '@nebo/service-kit';
 
 /** Regions and the tokens of their agents. */
 @Injectable()
-export class RegionsService {
+export class RegionsService implements OnApplicationBootstrap {
   constructor(
     private readonly database: Database,
     @Inject(RUNTIME) private readonly runtime: Runtime,
   ) {}
+
+  /** An installation has a region from its first start; replicas that start together make one. */
+  async onApplicationBootstrap(): Promise<void> {
+    await this.database.query(
+      `insert into region (id, name, is_default) select $1, $2, true where not exists (select 1 from region)
+       on conflict do nothing`,
+      [randomUUID(), this.runtime.config.text('NEBO_REGION', 'local')],
+    );
+  }
 
   /** All regions, the default one first. */
   list(): Promise<RegionInfo[]> {
@@ -18,12 +27,12 @@ export class RegionsService {
   }
 
   /**
-   * Adds a region; the first one becomes the default.
+   * Adds a region.
    * @throws ApiError 409 when the name is taken
    */
   async add(name: string): Promise<RegionInfo> {
     const [region] = await this.database.query<RegionInfo>(
-      `insert into region (id, name, is_default) values ($1, $2, not exists (select 1 from region where is_default))
+      `insert into region (id, name, is_default) values ($1, $2, false)
        on conflict (name) do nothing returning id, name, is_default`,
       [randomUUID(), name],
     );

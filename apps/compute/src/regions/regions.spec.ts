@@ -18,12 +18,11 @@ describe('regions', () => {
     await (await sharedPostgres()).stop();
   });
 
-  it('201 adds regions, the first one as default; 409 for a taken name; 422 for a bad one', async () => {
-    const first = await call('POST', 'regions', { name: 'local' });
-    expect(first).toMatchObject({ status: 201, body: { name: 'local', is_default: true } });
-    expect(await call('POST', 'regions', { name: 'far' })).toMatchObject({ status: 201, body: { is_default: false } });
-    expect(await call('POST', 'regions', { name: 'local' })).toMatchObject({ status: 409, body: { error: { code: 'name_taken' } } });
-    expect(await call('POST', 'regions', { name: 'No Spaces' })).toMatchObject({
+  it('has a default region from the start; 201 adds one, 409 for a taken name, 422 for a bad one', async () => {
+    expect((await call('GET', 'regions')).body).toMatchObject([{ name: 'local', is_default: true }]);
+    expect(await call('POST', 'operator/regions', { name: 'far' })).toMatchObject({ status: 201, body: { is_default: false } });
+    expect(await call('POST', 'operator/regions', { name: 'local' })).toMatchObject({ status: 409, body: { error: { code: 'name_taken' } } });
+    expect(await call('POST', 'operator/regions', { name: 'No Spaces' })).toMatchObject({
       status: 422,
       body: { error: { code: 'validation_error' }, detail: [{ loc: ['body', 'name'] }] },
     });
@@ -32,7 +31,7 @@ describe('regions', () => {
 
   it('a token resolves to its region, and a newer agent raises the epoch', async () => {
     const [region] = (await call('GET', 'regions')).body;
-    const { token } = (await call('POST', `regions/${region.id}/token`)).body;
+    const { token } = (await call('POST', `operator/regions/${region.id}/token`)).body;
     const before = (await call('POST', 'agents/resolve', { token })).body;
     expect(before).toEqual({ region_id: region.id, epoch: 1 });
     expect((await call('POST', `agents/${region.id}/take-over`)).body).toEqual({ region_id: region.id, epoch: 2 });
@@ -50,7 +49,7 @@ describe('regions', () => {
     expect((await call('GET', 'nothing')).body).toMatchObject({ error: { code: 'unknown_operation' } });
     const post = (payload: string, type: string) =>
       nebo.request('compute', {
-        method: 'POST', path: '/internal/v1/regions', as: gateway, body: Buffer.from(payload), headers: { 'content-type': type },
+        method: 'POST', path: '/internal/v1/operator/regions', as: gateway, body: Buffer.from(payload), headers: { 'content-type': type },
       });
     expect((await post('{"name":', 'application/json')).status).toBe(400);
     expect((await post('name=x', 'text/plain')).status).toBe(415);

@@ -8,7 +8,7 @@ import { Site, type SiteFile } from './site.js';
 
 /** Bounds of an index: links can make a small archive look endless. */
 const MAX_ENTRIES = 100_000;
-const MAX_DEPTH = 64;
+const MAX_DEPTH = 256;
 
 /**
  * Lists and hashes the files below a folder. Symbolic links count when they end inside the folder; those that leave it,
@@ -18,7 +18,6 @@ const MAX_DEPTH = 64;
 export async function indexSite(sha256: string, root: string): Promise<Site> {
   const base = await realpath(root);
   const files = new Map<string, SiteFile>();
-  const folders = new Set<string>(['']);
   /** Content hash by real path, so that ten links to one file are read once. */
   const hashes = new Map<string, string>();
   let entries = 0;
@@ -42,7 +41,6 @@ export async function indexSite(sha256: string, root: string): Promise<Site> {
       const info = await stat(path);
       const key = prefix + entry.name;
       if (info.isDirectory()) {
-        folders.add(key);
         await walk(path, `${key}/`, chain);
       } else if (info.isFile()) {
         let hash = hashes.get(path);
@@ -57,7 +55,7 @@ export async function indexSite(sha256: string, root: string): Promise<Site> {
     }
   };
   await walk(base, '', []);
-  return new Site(sha256, files, folders);
+  return new Site(sha256, files);
 }
 
 /** A link with a harmless name must not publish `.env` either. */

@@ -98,9 +98,7 @@ async function sendFile(
   if (found.status === 200) {
     headers['ETag'] = tag;
     headers['Accept-Ranges'] = 'bytes';
-    // A client that holds any form of this content holds this content: forms differ in coding only.
-    const held = req.headers['if-none-match'];
-    if (matchesTag(held, tag) || (encoding === null && range !== null && matchesTag(held, plainTag))) {
+    if (matchesTag(req.headers['if-none-match'], tag)) {
       delete headers['Content-Type'];
       res.writeHead(304, headers);
       res.end();

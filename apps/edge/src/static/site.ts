@@ -31,12 +31,10 @@ export class Site {
 
   /**
    * @param files by path without leading slash, e.g. `assets/app.js`
-   * @param folders paths of folders without slashes at the ends; the root is `''`
    */
   constructor(
     readonly sha256: string,
     readonly files: ReadonlyMap<string, SiteFile>,
-    readonly folders: ReadonlySet<string>,
   ) {}
 
   /** Bytes of all files, as they are. */

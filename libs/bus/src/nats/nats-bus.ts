@@ -27,6 +27,8 @@ export interface NatsBusOptions {
   redelivery?: Backoff;
   /** Without an answer for so long a delivery goes to another member; running handlers ask for more in time. */
   ackWaitMs?: number;
+  /** How long a pull request waits for events, 1000 at least; closing a subscription takes up to this long. */
+  pullMs?: number;
   onError?: ErrorHook;
 }
 
@@ -53,6 +55,7 @@ const retry: Backoff = { baseMs: 100, maxMs: 5_000 };
 export class NatsBus implements EventBus {
   readonly stream: string;
   readonly ackWaitMs: number;
+  readonly pullMs: number;
   readonly redelivery: Backoff;
   readonly onError: ErrorHook;
   private readonly names = new DurableNames();
@@ -70,7 +73,8 @@ export class NatsBus implements EventBus {
 
   constructor(private readonly options: NatsBusOptions) {
     this.stream = options.stream ?? 'NEBO';
-    this.ackWaitMs = options.ackWaitMs ?? 30_000;
+    this.ackWaitMs = options.ackWaitMs ?? 10_000;
+    this.pullMs = options.pullMs ?? 3_000;
     this.redelivery = options.redelivery ?? { baseMs: 200, maxMs: 60_000 };
     this.onError = options.onError ?? (() => undefined);
     this.detail = 'connecting to NATS';
@@ -166,7 +170,9 @@ export class NatsBus implements EventBus {
     this.drop('closed');
     const connection = this.connection;
     if (connection !== undefined && !connection.isClosed()) {
-      await Promise.race([connection.drain().catch(() => undefined), sleep(2_000)]);
+      const limit = new AbortController();
+      await Promise.race([connection.drain().catch(() => undefined), sleep(2_000, limit.signal)]);
+      limit.abort();
       await connection.close().catch(() => undefined);
     }
     await this.running;

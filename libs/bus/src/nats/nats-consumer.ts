@@ -6,9 +6,6 @@ import { type BusHandler, type SubscribeOptions } from '../event-bus.js';
 import { type Link, type NatsBus } from './nats-bus.js';
 
 const consumerNotFound = 10_014;
-/** A pull request waits so long for messages; short, so that a half-dead one is soon replaced. */
-const pullMs = 5_000;
-
 interface Held {
   message: JsMsg;
   link: Link;
@@ -41,15 +38,19 @@ export class NatsConsumer {
     this.loop = this.run();
   }
 
-  /** Takes nothing more, waits for running handlers, gives back what was not begun. */
+  /**
+   * Takes nothing more, waits for running handlers, gives back what was not begun. The open pull request is left to
+   * expire: what the server sends to one that was cut would come to another member only after the acknowledgement
+   * time-out, and what is given back before its end would come right back here.
+   */
   async close(): Promise<void> {
     this.stopping.abort();
     this.wakeSpace?.();
+    await Promise.all([this.loop, ...this.busy]);
     for (const held of this.waiting.splice(0)) {
       this.answer(held, (message) => message.nak());
       this.held.delete(held);
     }
-    await Promise.all([this.loop, ...this.busy]);
     clearInterval(this.keepAlive);
   }
 
@@ -104,31 +105,25 @@ export class NatsConsumer {
       await new Promise<void>((resolve) => (this.wakeSpace = resolve));
       return;
     }
-    const batch = await consumer.fetch({ max_messages: space, expires: pullMs });
+    const batch = await consumer.fetch({ max_messages: space, expires: this.bus.pullMs });
     const stop = () => void batch.close();
-    if (link.lost.aborted || this.stopping.signal.aborted) stop();
+    if (link.lost.aborted) stop();
     link.lost.addEventListener('abort', stop);
-    this.stopping.signal.addEventListener('abort', stop);
     try {
       for await (const message of batch) this.take({ message, link });
     } finally {
       link.lost.removeEventListener('abort', stop);
-      this.stopping.signal.removeEventListener('abort', stop);
     }
   }
 
   private take(held: Held): void {
-    if (this.stopping.signal.aborted) {
-      this.answer(held, (message) => message.nak());
-      return;
-    }
     this.held.add(held);
     this.waiting.push(held);
     this.pump();
   }
 
   private pump(): void {
-    while (this.busy.size < this.concurrency) {
+    while (this.busy.size < this.concurrency && !this.stopping.signal.aborted) {
       const held = this.waiting.shift();
       if (held === undefined) return;
       const work = this.deliver(held).finally(() => {

@@ -25,3 +25,22 @@ export interface RoutesAnswer {
   routes: Route[];
   removed: string[];
 }
+
+/**
+ * `POST /internal/v1/routes/applied` at apps-builder, by the edge: what it serves now. A build becomes `live` only by it.
+ * Repeating it does no harm.
+ */
+export interface RoutesApplied {
+  /** The version that is applied. */
+  version: string;
+  /**
+   * Hosts that are served as of that version. A static route counts only when its files are at hand, so one large artifact
+   * does not hold up the others. Absent: every route of that version.
+   */
+  routes?: { host: string; build_id: string | null }[];
+}
+
+/** `GET /internal/v1/projects/{id}/usage` at apps-builder: what still lies in a project. */
+export interface ProjectUsage {
+  apps: number;
+}

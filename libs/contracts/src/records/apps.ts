@@ -1,5 +1,8 @@
 import { BoolField, EnumField, IntField, StrField, TimeField } from '../fields.js';
 
+/** Empty (no probe) or an absolute path without white space. */
+const readinessPath = /^(\/[^\s#]*)?$/;
+
 /** Where an app's code comes from. */
 export const sourceTypes = ['git', 'docker_image', 'upload'] as const;
 export const appTypes = ['frontend', 'backend', 'function'] as const;
@@ -118,7 +121,7 @@ export class V1AppCreate {
   output_directory?: string | null;
   @StrField({ nullable: true, optional: true, max: 2000 })
   predeploy_command?: string | null;
-  @StrField({ nullable: true, optional: true, max: 1000 })
+  @StrField({ nullable: true, optional: true, max: 1000, pattern: readinessPath })
   readiness_path?: string | null;
   @StrField({ nullable: true, optional: true })
   vpc_id?: string | null;
@@ -140,7 +143,7 @@ export class V1AppUpdate {
   docker_image?: string | null;
   @StrField({ nullable: true, optional: true, max: 2000 })
   predeploy_command?: string | null;
-  @StrField({ nullable: true, optional: true, max: 1000 })
+  @StrField({ nullable: true, optional: true, max: 1000, pattern: readinessPath })
   readiness_path?: string | null;
   @StrField({ nullable: true, optional: true })
   vpc_id?: string | null;
@@ -256,4 +259,18 @@ export class V1AppDomain {
   error!: string | null;
   @TimeField({ nullable: true, optional: true })
   created_at!: string | null;
+}
+
+/** One event of an app's deploy status stream: the state of the build that is watched. */
+export class V1DeployEvent {
+  @StrField()
+  build_id!: string;
+  @StrField()
+  status!: string;
+  @StrField({ nullable: true })
+  deploy_state!: string | null;
+  @StrField({ nullable: true })
+  error!: string | null;
+  @StrField({ nullable: true })
+  boot_error!: string | null;
 }

@@ -1,0 +1,91 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { identityHeader, type InferenceIdentity, type OperationTable } from '@nebo/contracts';
+import { ApiError, type Targets, unauthorized, unknownOperation } from '@nebo/service-kit';
+import type { KeyCache } from '../keys/key-cache.js';
+import type { RateLimiter } from '../limits/rate-limiter.js';
+import { type ErrorShape, writeError } from './answers.js';
+import { bearerOf, count } from './bearer.js';
+import { stripInternalHeaders, takeRequestId } from './request-id.js';
+
+/** What the inference door works with. */
+export interface AiDoorParts {
+  table: OperationTable;
+  keys: KeyCache;
+  /** Null: no limit, the default of this door. */
+  limiter: RateLimiter | null;
+  targets: Targets;
+  isInferenceKey(key: string): boolean;
+  errorShape: ErrorShape;
+  onError(error: unknown, request: IncomingMessage): void;
+  onDone(operation: string, response: ServerResponse, startedAt: number): void;
+}
+
+/** Paths that agents ask at start, without a key, only to see that somebody answers. */
+const probes = new Set(['/', '/api/hello', '/healthz']);
+
+/**
+ * The door of `{ai_url}`: authenticates inference keys and forwards the untouched body; inference-router answers all else.
+ * Errors have the shape of the path's format (interfaces.md, 4).
+ */
+export class AiDoor {
+  constructor(private readonly parts: AiDoorParts) {}
+
+  handle = (request: IncomingMessage, response: ServerResponse): void => {
+    const requestId = takeRequestId(request);
+    stripInternalHeaders(request);
+    response.setHeader('x-request-id', requestId);
+    const fail = (error: unknown) => {
+      if (!(error instanceof ApiError) || error.status >= 500) this.parts.onError(error, request);
+      writeError(request, response, error, requestId, this.parts.errorShape);
+    };
+    this.route(request, response, fail).catch(fail);
+  };
+
+  private async route(request: IncomingMessage, response: ServerResponse, fail: (error: unknown) => void): Promise<void> {
+    const path = request.url!.split('?', 1)[0]!;
+    if (probes.has(path) && (request.method === 'GET' || request.method === 'HEAD')) {
+      response.writeHead(200, { 'content-type': 'application/json' }).end(request.method === 'HEAD' ? undefined : '{"ok":true}');
+      return;
+    }
+    const match = path.startsWith('/v1/') ? this.parts.table.match(request.method!, path.slice(3)) : { found: 'nothing' as const };
+    if (match.found === 'nothing') throw unknownOperation();
+    if (match.found === 'path') {
+      throw new ApiError(405, 'method_not_allowed', `the path has no ${request.method}`, { headers: { allow: match.allow.join(', ') } });
+    }
+    const startedAt = performance.now();
+    response.once('close', () => this.parts.onDone(match.operation.id, response, startedAt));
+    if (!match.operation.isPublic) await this.authenticate(request, response);
+    delete request.headers.authorization;
+    delete request.headers['x-api-key'];
+    this.parts.targets.get('inference-router').forward(request, response, (cause) => {
+      fail(new ApiError(503, 'unavailable', 'the inference service does not answer; try again', { cause, headers: { 'retry-after': '2' } }));
+    });
+  }
+
+  private async authenticate(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const key = keyOf(request);
+    if (!key || !this.parts.isInferenceKey(key)) throw unauthorized();
+    const resolved = await this.parts.keys.resolve(key);
+    if (!resolved || resolved.identity.kind !== 'inference') throw unauthorized();
+    await this.limit(resolved.identity, response);
+    request.headers[identityHeader] = resolved.header;
+  }
+
+  private async limit(identity: InferenceIdentity, response: ServerResponse): Promise<void> {
+    const state = await this.parts.limiter?.take(identity.key_id);
+    if (!state || state.allowed) return;
+    response.setHeader('ratelimit-limit', state.limit);
+    throw new ApiError(429, 'rate_limit_exceeded', `the key may send ${state.limit} requests per window; wait ${state.resetSeconds} s`, {
+      headers: { 'retry-after': String(state.resetSeconds) },
+    });
+  }
+}
+
+/** `x-api-key` or bearer; both present and different: nobody. */
+function keyOf(request: IncomingMessage): string | null {
+  const header = request.headers['x-api-key'];
+  const bearer = request.headers.authorization === undefined ? undefined : bearerOf(request);
+  if (header === undefined) return bearer ?? null;
+  if (typeof header !== 'string' || count(request.rawHeaders, 'x-api-key') > 1 || header.length > 512) return null;
+  return bearer === undefined || bearer === header ? header : null;
+}

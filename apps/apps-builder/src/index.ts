@@ -1,0 +1,1 @@
+export * from './apps-builder.module.js';

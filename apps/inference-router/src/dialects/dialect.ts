@@ -1,0 +1,57 @@
+import type { Effort, Level } from '../catalogue/model.js';
+
+/** JSON fields that are put into a vendor's request. */
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** Counters of a request as they are billed and shown. Tokens. */
+export interface Counters {
+  /** All input, cached included. */
+  input: number;
+  cached: number;
+  /** All output, reasoning included. */
+  output: number;
+  reasoning: number;
+}
+
+/** What differs between vendors of the chat format: mostly data (inference-wire.md, 5). */
+export interface Dialect {
+  name: string;
+  /** What the vendor calls the ceiling of the output. */
+  ceilingField: 'max_tokens' | 'max_completion_tokens';
+  reasoning: {
+    /** Null: no switch is known; the reasoning is hidden from the answer then. */
+    off: Fields | null;
+    on: Fields;
+    /** The vendor's words for the levels; absent: the level is not sent, only "on". */
+    levels?: Readonly<Record<Level, string>>;
+    /** Fields of a level beside `on`. `ceiling`: output tokens of the request. */
+    level?: (word: string, ceiling: number) => Fields;
+  };
+  /** Sent with every request. */
+  always?: Fields;
+  /** Sent when the request has tools. */
+  withTools?: Fields;
+  /** Client fields that the vendor refuses. */
+  drops?: readonly string[];
+  renames?: Readonly<Record<string, string>>;
+  /** `auto`: any other choice is refused by the vendor; `none`: the field itself is. */
+  toolChoice?: 'any' | 'auto' | 'none';
+  /** The vendor refuses histories whose assistant tool calls lack their reasoning; the text is the placeholder it takes. */
+  reasoningBack?: { placeholder: string };
+  /** Finish reasons beside the common ones; `broken`: the vendor gave up. */
+  finish?: Readonly<Record<string, Finish | 'broken'>>;
+  /** An error that the vendor sends with HTTP 200; null: none. */
+  failure?: (chunk: Readonly<Record<string, unknown>>) => VendorFailure | null;
+}
+
+export type Finish = 'stop' | 'length' | 'tool_calls' | 'content_filter';
+
+/** A vendor's error inside a successful answer. */
+export interface VendorFailure {
+  /** The HTTP status that it amounts to. */
+  status: number;
+  message: string;
+}
+
+/** What one upstream is asked about reasoning: the client's effort, or undefined when it said nothing. */
+export type ReasoningWish = Effort | undefined;

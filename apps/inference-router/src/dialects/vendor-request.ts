@@ -1,0 +1,76 @@
+import type { Order, OrderMessage } from '../completions/order.js';
+import type { Level } from '../catalogue/model.js';
+import type { Route } from '../catalogue/catalogue.js';
+import type { Fields } from './dialect.js';
+
+/** The body for a vendor, always streamed and with counters (inference-wire.md, 1.7 and 1.8). */
+export function vendorRequest(order: Order, route: Route): Record<string, unknown> {
+  const { dialect } = route;
+  const settings: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(order.settings)) {
+    if (!dialect.drops?.includes(name)) settings[dialect.renames?.[name] ?? name] = value;
+  }
+  const { fields, messages } = withReasoning(order, route);
+  return {
+    model: route.vendorModel,
+    messages,
+    ...settings,
+    ...toolFields(order, route),
+    [dialect.ceilingField]: order.ceiling,
+    stream: true,
+    stream_options: { include_usage: true },
+    ...dialect.always,
+    ...fields,
+  };
+}
+
+function toolFields(order: Order, { dialect }: Route): Fields {
+  // `tools: []` and a choice without tools are refused by vendors.
+  if (order.tools.length === 0) return {};
+  const { toolChoice } = order;
+  const rule = dialect.toolChoice ?? 'any';
+  const hasChoice = toolChoice !== undefined && rule !== 'none' && (rule === 'any' || toolChoice === 'auto');
+  // Vendors that know no "none" would call a tool all the same, so the tools stay at home.
+  if (toolChoice === 'none' && rule !== 'any') return {};
+  return { tools: order.tools, ...(hasChoice ? { tool_choice: toolChoice } : {}), ...dialect.withTools };
+}
+
+/** Fields that switch reasoning, and the history as the vendor takes it (inference-wire.md, 5 and 7.5). */
+function withReasoning(order: Order, route: Route): { fields: Fields; messages: readonly OrderMessage[] } {
+  const { messages } = order;
+  const { reasoning: rules } = order.offer.model;
+  const placeholder = route.dialect.reasoningBack?.placeholder;
+  if (order.effort === 'none' || !rules || placeholder === undefined || !messages.some(lacksReasoning)) {
+    return { fields: reasoningFields(order, route), messages };
+  }
+  // The vendor answers 400 to tool turns without their reasoning: it does without for this one request, or is told of none.
+  if (rules.off) return { fields: switches(route).off ?? {}, messages };
+  const filled = messages.map((message) => (lacksReasoning(message) ? { ...message, reasoning_content: placeholder } : message));
+  return { fields: reasoningFields(order, route), messages: filled };
+}
+
+const lacksReasoning = (message: OrderMessage): boolean =>
+  message.role === 'assistant' && message.tool_calls !== undefined && message.reasoning_content === undefined;
+
+const switches = ({ dialect, reasoning }: Route) => ({
+  off: reasoning?.off ?? dialect.reasoning.off,
+  on: reasoning?.on ?? dialect.reasoning.on,
+});
+
+function reasoningFields({ offer, effort, ceiling }: Order, route: Route): Fields {
+  const { off, on } = switches(route);
+  const { model } = offer;
+  if (!model.reasoning) return model.alwaysOff ? (off ?? {}) : {};
+  if (effort === 'none') return off ?? {};
+  if (effort !== undefined) return { ...on, ...levelFields(effort, ceiling, model.reasoning.levels, route) };
+  if (model.reasoning.default === undefined) return {};
+  return model.reasoning.default === 'on' ? on : (off ?? {});
+}
+
+function levelFields(level: Level, ceiling: number, own: Partial<Record<Level, string>> | undefined, route: Route): Fields {
+  const told = route.reasoning?.levels?.[level];
+  if (told) return told;
+  const { levels, level: fields } = route.dialect.reasoning;
+  const word = levels && (own?.[level] ?? levels[level]);
+  return word && fields ? fields(word, ceiling) : {};
+}

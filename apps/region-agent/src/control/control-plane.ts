@@ -1,0 +1,45 @@
+import { type Readable } from 'node:stream';
+import { type LogBatch, type Observed, type WantedAnswer } from '@nebo/contracts';
+
+/** Answer of taking the region. */
+export interface AgentSession {
+  region_id: string;
+  /** Rises with every agent that takes the region. */
+  epoch: number;
+}
+
+/**
+ * The control plane as the agent sees it: over HTTP, or in one process through a ServiceTarget. Every call may fail and
+ * is then made again by its caller.
+ */
+export interface ControlPlane {
+  /** Takes the region: from now on older agents get `Superseded`. */
+  openSession(signal: AbortSignal): Promise<AgentSession>;
+  /** What changed after `since`, everything when it is null; waits up to `waitSeconds` for a change. */
+  wanted(since: string | null, waitSeconds: number, signal: AbortSignal): Promise<WantedAnswer>;
+  observed(items: Observed[], signal: AbortSignal): Promise<void>;
+  log(stream: string, batch: LogBatch, signal: AbortSignal): Promise<void>;
+  /** The blob's bytes; whoever reads them checks their hash. */
+  getBlob(sha256: string, signal: AbortSignal): Promise<Readable>;
+  putBlob(sha256: string, bytes: number, source: Readable, signal: AbortSignal): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Another agent has taken the region (409): this one has to stop acting. */
+export class Superseded extends Error {
+  constructor(message = 'another agent has taken the region') {
+    super(message);
+    this.name = 'Superseded';
+  }
+}
+
+/** The control plane answered, but not with success. */
+export class ControlPlaneError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+    this.name = 'ControlPlaneError';
+  }
+}

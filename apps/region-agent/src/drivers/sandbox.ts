@@ -1,0 +1,60 @@
+import { type EnvEntry, type ReplicaSpec } from '@nebo/contracts';
+import { type Run } from '../system/runs.js';
+
+/** How a process ended. */
+export interface Exit {
+  code: number | null;
+  /** Set when a limit ended it, as words for a sentence ("used more than 512 MB of memory"). */
+  limit: string | null;
+}
+
+/** A running process with everything below it. */
+export interface SandboxProcess {
+  exited: Promise<Exit>;
+  /** Asks it to stop (SIGTERM), kills it after `graceMs`; settled when nothing of it is left. */
+  stop(graceMs: number): Promise<void>;
+}
+
+/** What to run. User commands run as `sh -c <command>` inside the sandbox and nowhere else. */
+export interface SandboxCommand {
+  command: string;
+  /** Relative to the tree, `.` for its root. */
+  cwd: string;
+  env: readonly EnvEntry[];
+  onOutput(chunk: Buffer): void;
+  /** Whether the reader cannot keep up; output is then read later, which holds the process. */
+  paused?(): Promise<void> | null;
+}
+
+/** Where the steps of one build run. */
+export interface BuildSandbox {
+  /** Folder on this host that does not exist yet; the source is unpacked here. */
+  readonly tree: string;
+  readonly owner: { uid: number; gid: number } | null;
+  /** Variables that commands need here: PATH, HOME, the proxy. */
+  readonly env: readonly EnvEntry[];
+  run(command: SandboxCommand): Promise<SandboxProcess>;
+  /** Ends whatever still runs and removes everything. */
+  close(): Promise<void>;
+}
+
+/** How builds are enclosed: one per driver. */
+export interface BuildHost {
+  readonly isolated: boolean;
+  cleanUp(): Promise<void>;
+  open(run: Run): Promise<BuildSandbox>;
+}
+
+/** A started replica. */
+export interface ReplicaProcess extends SandboxProcess {
+  host: string;
+  port: number;
+}
+
+/** How replicas are enclosed: one per driver. */
+export interface ReplicaHost {
+  readonly isolated: boolean;
+  cleanUp(): Promise<void>;
+  /** Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`). */
+  launch(run: Run, artifactDir: string, spec: ReplicaSpec, onOutput: (chunk: Buffer) => void): Promise<ReplicaProcess>;
+}

@@ -1,0 +1,48 @@
+/**
+ * What apps-builder says (`nebo.apps-builder.…`). Payloads only gain optional fields; account and trace stand in the
+ * envelope. The service declares the events with `defineEvent` in its `events.ts`, hearers in theirs.
+ */
+export const appsSubjects = {
+  appCreated: 'nebo.apps-builder.app.created.v1',
+  appDeleted: 'nebo.apps-builder.app.deleted.v1',
+  buildFinished: 'nebo.apps-builder.build.finished.v1',
+  routeChanged: 'nebo.apps-builder.route.changed.v1',
+  auditWritten: 'nebo.apps-builder.audit.written.v1',
+} as const;
+
+/** `app.created` and `app.deleted`. */
+export interface AppEvent {
+  app_id: string;
+  project_id: string;
+  region_id: string;
+  name: string;
+}
+
+/** `build.finished`: a build reached its end, good or bad. */
+export interface BuildFinishedEvent {
+  build_id: string;
+  app_id: string;
+  status: 'success' | 'error' | 'cancelled';
+  /** Why not `success`. */
+  error: string | null;
+  duration_ms: number | null;
+}
+
+/** `route.changed`: a hint that hosts of an app lead elsewhere; the truth is `GET /internal/v1/routes`. */
+export interface RouteChangedEvent {
+  app_id: string;
+  hosts: string[];
+}
+
+/** `audit.written`: one line for the account's audit log, said in the transaction of the act. */
+export interface AuditEvent {
+  /** `key:<id>` or `service:<name>`. */
+  actor: string;
+  /** Operation id. */
+  action: string;
+  /** `kind:<id>`. */
+  resource: string;
+  project_id: string | null;
+  /** Never a secret. */
+  details: Record<string, unknown>;
+}

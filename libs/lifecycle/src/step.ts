@@ -1,0 +1,239 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Database, type Sql } from '@nebo/persistence';
+import { humanDuration } from './duration.js';
+import { type Change, type Effect, type Lifecycle, type Outcome, runState, type StateDefinition, type StepContext } from './lifecycle.js';
+import { type Held } from './leases.js';
+import { type Claim, LeaseLost, release, writeEnd, writeGo, writeWait } from './table.js';
+import { type LifecycleObserver } from './worker.js';
+
+/** What a step needs of its worker. */
+export interface StepParts {
+  db: Database;
+  leaseMs: number;
+  backoff: { baseMs: number; maxMs: number };
+  observer: LifecycleObserver;
+  stopping: AbortSignal;
+}
+
+type States = ReadonlyMap<string, StateDefinition>;
+
+/** The deadline passed while the method ran. */
+class DeadlinePassed extends Error {
+  override name = 'DeadlinePassed';
+}
+
+/** After its signal a method may take so long to end by itself before the missed deadline is written over its head. */
+const endingMs = 2_000;
+
+/**
+ * Takes one step: reads the subject, runs the state's method, writes what it decided in one transaction.
+ * @returns the thing in its next state, still held, or null when it waits, ended or was given back
+ * @throws LeaseLost when another worker has it; whatever PostgreSQL says when writing fails
+ */
+export async function runStep(
+  parts: StepParts,
+  held: Held,
+  lifecycle: Lifecycle<unknown>,
+  states: States,
+): Promise<Claim | null> {
+  const step = new Step(parts, held, lifecycle, states);
+  return step.run();
+}
+
+class Step {
+  private readonly startedAt = performance.now();
+  private readonly claim: Claim;
+  private readonly state: StateDefinition | undefined;
+
+  constructor(
+    private readonly parts: StepParts,
+    private readonly held: Held,
+    private readonly lifecycle: Lifecycle<unknown>,
+    private readonly states: States,
+  ) {
+    this.claim = held.claim;
+    this.state = states.get(this.claim.state);
+  }
+
+  async run(): Promise<Claim | null> {
+    // A state that waited gets a last look at its subject after its deadline; one that only failed has had its tries.
+    if (this.deadlineLeft() <= 0 && this.claim.attempt > 1) return this.missed(this.claim.reason, false);
+    let outcome: Outcome;
+    try {
+      const { db } = this.parts;
+      const subject = await db.transaction((tx) => this.lifecycle.load(tx, this.claim.id));
+      if (subject === null) return await this.endWith(null, 'the thing itself is gone');
+      outcome = await this.runMethod(subject);
+    } catch (error) {
+      if (error instanceof LeaseLost) throw error;
+      return this.threw(error instanceof Error ? error : new Error(String(error)));
+    }
+    try {
+      return await this.decide(outcome);
+    } catch (error) {
+      if (error instanceof LeaseLost) throw error;
+      // An effect that fails is the step's failure: its transaction is undone, the step is tried again.
+      return this.threw(error instanceof Error ? error : new Error(String(error)));
+    }
+  }
+
+  /** Milliseconds until the state's deadline; Infinity without one. */
+  private deadlineLeft(): number {
+    const deadline = this.state?.deadline ?? Infinity;
+    return deadline - this.claim.ageMs - (performance.now() - this.startedAt);
+  }
+
+  private async runMethod(subject: unknown): Promise<Outcome> {
+    const { held, claim, parts } = this;
+    const deadline = new AbortController();
+    const woken = new AbortController();
+    held.onWoken = () => woken.abort();
+    const context: StepContext = {
+      id: claim.id,
+      signal: AbortSignal.any([held.lost.signal, parts.stopping, deadline.signal]),
+      woken: woken.signal,
+      attempt: claim.attempt,
+      enteredAt: claim.enteredAt,
+      reason: claim.reason,
+    };
+    const ended = new AbortController();
+    const left = this.deadlineLeft();
+    const guard = async (): Promise<never> => {
+      // A last look after the deadline gets the length of a lease.
+      await delayForever(left > 0 ? left : parts.leaseMs, ended.signal);
+      const error = new DeadlinePassed('it did not end');
+      deadline.abort(error);
+      await delayForever(endingMs, ended.signal);
+      throw error;
+    };
+    try {
+      const method = runState(this.lifecycle, claim.state, subject, context);
+      return await (left === Infinity ? method : Promise.race([method, guard()]));
+    } finally {
+      ended.abort();
+      held.onWoken = undefined;
+    }
+  }
+
+  private async decide(outcome: Outcome): Promise<Claim | null> {
+    switch (outcome.kind) {
+      case 'go':
+        return this.goTo(outcome.state, null, outcome.effect, 'go');
+      case 'end':
+        return this.endWith(outcome.effect, null);
+      case 'fail': {
+        const target = outcome.state ?? this.state?.onMissed ?? null;
+        if (target === null) return this.endWith(outcome.effect, outcome.reason);
+        return this.goTo(target, outcome.reason, outcome.effect, 'fail');
+      }
+      case 'wait': {
+        if (this.deadlineLeft() <= 0) return this.missed(outcome.reason ?? this.claim.reason, false);
+        const deadlineMs = this.state?.deadline ?? null;
+        const waitMs = Number.isFinite(outcome.ms) ? Math.max(0, outcome.ms) : null;
+        await this.write((tx) =>
+          writeWait(tx, this.claim, { waitMs, deadlineMs, reason: outcome.reason ?? null, attempt: 0 }),
+        );
+        return this.done('wait', null);
+      }
+    }
+  }
+
+  private async threw(error: Error): Promise<Claim | null> {
+    const { claim, parts, held } = this;
+    if (held.lost.signal.aborted) throw new LeaseLost(claim.kind, claim.id, claim.state);
+    if (parts.stopping.aborted) {
+      // Asked to end by the shutdown: not its fault, the next worker begins afresh.
+      await release(parts.db, claim);
+      return null;
+    }
+    const passed = error instanceof DeadlinePassed;
+    if (passed || this.deadlineLeft() <= 0) return this.missed(passed ? claim.reason : error.message, passed);
+    const { baseMs, maxMs } = parts.backoff;
+    const full = Math.min(maxMs, baseMs * 2 ** Math.min(claim.attempt - 1, 30));
+    // Jitter: a hundred things that failed for one cause must not come back in one moment.
+    const waitMs = Math.ceil(full * (0.5 + Math.random() / 2));
+    const deadlineMs = this.state?.deadline ?? null;
+    await this.write((tx) =>
+      writeWait(tx, claim, { waitMs, deadlineMs, reason: error.message, attempt: claim.attempt }),
+    );
+    parts.observer.threw?.(claim, error, claim.attempt, waitMs);
+    return this.done('retry', null);
+  }
+
+  /** @param over the method still runs: a new fence makes sure that nothing of it is written */
+  private async missed(lastReason: string | null, over: boolean): Promise<Claim | null> {
+    const { name, deadline, onMissed } = this.state!;
+    const reason = `${name} did not finish in ${humanDuration(deadline!)}${lastReason ? `: ${lastReason}` : ''}`;
+    const next = await this.goTo(onMissed!, reason, undefined, 'missed', over);
+    this.parts.observer.missed?.(this.claim, reason);
+    return next;
+  }
+
+  private async goTo(
+    state: string,
+    reason: string | null,
+    effect: Effect | undefined,
+    how: 'go' | 'fail' | 'missed',
+    newFence = false,
+  ): Promise<Claim> {
+    const target = this.states.get(state);
+    if (target === undefined) throw new TypeError(`${this.lifecycle.kind} has no state "${state}"`);
+    const { leaseMs } = this.parts;
+    const next = await this.write(async (tx) => {
+      await effect?.(tx);
+      await this.changed(tx, { from: this.claim.state, to: state, reason });
+      return writeGo(tx, this.claim, { state, deadlineMs: target.deadline, reason, leaseMs, newFence });
+    });
+    return this.done(how, next);
+  }
+
+  private async endWith(effect: Effect | undefined | null, reason: string | null): Promise<null> {
+    await this.write(async (tx) => {
+      await effect?.(tx);
+      await this.changed(tx, { from: this.claim.state, to: null, reason });
+      await writeEnd(tx, this.claim, reason);
+    });
+    return this.done('end', null);
+  }
+
+  private changed(tx: Sql, change: Change): Promise<void> {
+    return this.lifecycle.changed(tx, this.claim.id, change);
+  }
+
+  /**
+   * One transaction; the guarded write of the lifecycle's row comes last. An API call changes the thing's row first and
+   * wakes it then: taking the locks in the same order keeps the two from deadlock. Should one happen with other rows, the
+   * transaction runs again.
+   */
+  private async write<T>(work: (tx: Sql) => Promise<T>): Promise<T> {
+    this.held.writing = true;
+    try {
+      for (let attempt = 1; ; attempt += 1) {
+        try {
+          return await this.parts.db.transaction(work);
+        } catch (error) {
+          const { code } = error as { code?: string };
+          if (attempt === 4 || (code !== '40P01' && code !== '40001')) throw error;
+          await delay(10 * attempt * Math.random());
+        }
+      }
+    } finally {
+      this.held.writing = false;
+    }
+  }
+
+  private done<T>(how: 'go' | 'wait' | 'fail' | 'end' | 'missed' | 'retry', next: T): T {
+    this.parts.observer.stepped?.(this.claim, how, performance.now() - this.startedAt);
+    return next;
+  }
+}
+
+/** Like a delay, but never resolves once `signal` is aborted: for the losing side of a race. */
+async function delayForever(ms: number, signal: AbortSignal): Promise<void> {
+  const end = performance.now() + ms;
+  // Timers hold at most 2^31 - 1 ms; longer deadlines are slept in pieces.
+  for (let left = ms; left > 0 && !signal.aborted; left = end - performance.now()) {
+    await delay(Math.min(left, 2 ** 31 - 1), undefined, { signal }).catch(() => undefined);
+  }
+  if (signal.aborted) await new Promise<never>(() => undefined);
+}

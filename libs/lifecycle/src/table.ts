@@ -1,0 +1,231 @@
+import { type Sql } from '@nebo/persistence';
+
+/** The lease is lost: another worker has the thing, and what this one wanted to write was refused. */
+export class LeaseLost extends Error {
+  override name = 'LeaseLost';
+  constructor(kind: string, id: string, state: string) {
+    super(`the lease of ${kind} ${id} was lost in state ${state}; its write is refused`);
+  }
+}
+
+/** A thing that this worker holds, as of its last read. */
+export interface Claim {
+  kind: string;
+  id: string;
+  state: string;
+  fence: bigint;
+  wakes: bigint;
+  attempt: number;
+  enteredAt: Date;
+  /** Milliseconds in this state at the time of reading, by PostgreSQL's clock. */
+  ageMs: number;
+  reason: string | null;
+}
+
+/** What can be seen of a life from outside. */
+export interface LifecycleRow {
+  state: string;
+  reason: string | null;
+  attempt: number;
+  enteredAt: Date;
+  deadlineAt: Date | null;
+  endedAt: Date | null;
+}
+
+const ms = (parameter: string) => `${parameter}::float8 * interval '1 millisecond'`;
+
+/**
+ * Begins the life of a thing, in the transaction that makes it. A worker takes its first step at once after the commit.
+ * A life that has ended may begin again.
+ * @throws Error when it already lives
+ */
+export async function start(tx: Sql, kind: string, id: string, state: string): Promise<void> {
+  const rows = await tx.query(
+    `insert into lifecycle as l (kind, id, state) values ($1::text, $2::uuid, $3::text)
+     on conflict (kind, id) do update set state = excluded.state, entered_at = now(), run_at = now(), deadline_at = null,
+       attempt = 0, fence = l.fence + 1, wakes = l.wakes + 1, lease_owner = null, lease_until = null, reason = null,
+       ended_at = null
+     where l.ended_at is not null
+     returning 1 as begun`,
+    [kind, id, state],
+  );
+  if (rows.length === 0) throw new Error(`${kind} ${id} already has a life`);
+}
+
+/**
+ * Has the next step taken now, in the transaction that changed what is wanted. Never lost: a step that runs meanwhile
+ * is followed by another one, whatever it decides.
+ * @returns false when the thing has no life or it has ended
+ */
+export async function wake(tx: Sql, kind: string, id: string): Promise<boolean> {
+  const rows = await tx.query(
+    `update lifecycle set wakes = wakes + 1, run_at = now()
+     where kind = $1::text and id = $2::uuid and ended_at is null returning 1 as woken`,
+    [kind, id],
+  );
+  return rows.length === 1;
+}
+
+/** The life of a thing as it is now, null when it never had one. */
+export async function look(sql: Sql, kind: string, id: string): Promise<LifecycleRow | null> {
+  const [row] = await sql.query<LifecycleRow>(
+    `select state, reason, attempt, entered_at as "enteredAt", deadline_at as "deadlineAt", ended_at as "endedAt"
+     from lifecycle where kind = $1::text and id = $2::uuid`,
+    [kind, id],
+  );
+  return row ?? null;
+}
+
+/** How many things of each kind are in which state, for metrics; ended ones are left out. */
+export async function countStates(sql: Sql): Promise<{ kind: string; state: string; count: number }[]> {
+  return sql.query('select kind, state, count(*)::int as count from lifecycle where ended_at is null group by 1, 2');
+}
+
+/** Takes the lease of up to `limit` things that are due and that nobody holds. */
+export async function claim(
+  sql: Sql,
+  kinds: readonly string[],
+  limit: number,
+  owner: string,
+  leaseMs: number,
+): Promise<Claim[]> {
+  return sql.query<Claim>(
+    `update lifecycle l set fence = l.fence + 1, attempt = l.attempt + 1, lease_owner = $3::text,
+       lease_until = now() + ${ms('$4')}
+     from (
+       select kind, id from lifecycle
+       where ended_at is null and run_at <= now() and (lease_until is null or lease_until < now())
+         and kind = any($1::text[])
+       order by run_at limit $2::int for update skip locked
+     ) due
+     where l.kind = due.kind and l.id = due.id
+     returning l.kind, l.id, l.state, l.fence, l.wakes, l.attempt, l.entered_at as "enteredAt", l.reason,
+       (extract(epoch from now() - l.entered_at) * 1000)::float8 as "ageMs"`,
+    [kinds, limit, owner, leaseMs],
+  );
+}
+
+/**
+ * Milliseconds until the next thing that nobody holds becomes due, 0 or less when one became due meanwhile; Infinity when
+ * nothing will by itself.
+ */
+export async function untilNext(sql: Sql, kinds: readonly string[]): Promise<number> {
+  const [row] = await sql.query<{ left: number }>(
+    `select (extract(epoch from run_at - now()) * 1000)::float8 as left from lifecycle
+     where ended_at is null and run_at < 'infinity' and (lease_until is null or lease_until < now())
+       and kind = any($1::text[])
+     order by run_at limit 1`,
+    [kinds],
+  );
+  return row?.left ?? Infinity;
+}
+
+/**
+ * Renews the leases that are still this worker's. A row that is locked at the moment is skipped, not waited for: nobody
+ * can claim it meanwhile, and waiting for one row would let the leases of all others run out. A lease that its step has
+ * just given back is not taken again (its fence is still the same, its owner is not).
+ * @returns those still held, with their present count of wakes
+ */
+export async function renew(
+  sql: Sql,
+  held: readonly { kind: string; id: string; fence: bigint }[],
+  leaseMs: number,
+): Promise<{ kind: string; id: string; fence: bigint; wakes: bigint }[]> {
+  return sql.query(
+    `with held as (select * from unnest($1::text[], $2::uuid[], $3::bigint[]) as h (kind, id, fence)),
+     free as (
+       select l.kind, l.id from lifecycle l join held h on l.kind = h.kind and l.id = h.id and l.fence = h.fence
+       where l.ended_at is null and l.lease_owner is not null for update of l skip locked
+     ),
+     renewed as (
+       update lifecycle l set lease_until = now() + ${ms('$4')} from free where l.kind = free.kind and l.id = free.id
+     )
+     select l.kind, l.id, l.fence, l.wakes from lifecycle l
+     join held h on l.kind = h.kind and l.id = h.id and l.fence = h.fence
+     where l.ended_at is null and l.lease_owner is not null`,
+    [held.map(({ kind }) => kind), held.map(({ id }) => id), held.map(({ fence }) => fence.toString()), leaseMs],
+  );
+}
+
+const mine = 'where kind = $1::text and id = $2::uuid and fence = $3::bigint and ended_at is null';
+const free = 'lease_owner = null, lease_until = null';
+const key = (held: Claim) => [held.kind, held.id, held.fence.toString()] as const;
+
+function guard(rows: readonly unknown[], held: Claim): void {
+  if (rows.length === 0) throw new LeaseLost(held.kind, held.id, held.state);
+}
+
+/**
+ * Writes the next state and keeps the lease. The fence rises too when `newFence` is set: then nothing that the old
+ * state's method still does can be written.
+ * @throws LeaseLost
+ */
+export async function writeGo(
+  tx: Sql,
+  held: Claim,
+  next: { state: string; deadlineMs: number | null; reason: string | null; leaseMs: number; newFence: boolean },
+): Promise<Claim> {
+  const rows = await tx.query<Claim>(
+    `update lifecycle set state = $4::text, entered_at = now(), run_at = now(), deadline_at = now() + ${ms('$5')},
+       attempt = 1, reason = $6::text, lease_until = clock_timestamp() + ${ms('$7')}, fence = fence + $8::int
+     ${mine}
+     returning kind, id, state, fence, wakes, attempt, entered_at as "enteredAt", reason, 0::float8 as "ageMs"`,
+    [...key(held), next.state, next.deadlineMs, next.reason, next.leaseMs, next.newFence ? 1 : 0],
+  );
+  guard(rows, held);
+  return rows[0]!;
+}
+
+/**
+ * Writes that the state waits and gives the lease back. A wake that came in since the step's subject was read makes it
+ * due at once; the deadline makes it due at the latest.
+ * @param waitMs null until woken
+ * @throws LeaseLost
+ */
+export async function writeWait(
+  tx: Sql,
+  held: Claim,
+  next: { waitMs: number | null; deadlineMs: number | null; reason: string | null; attempt: number },
+): Promise<void> {
+  const rows = await tx.query(
+    `update lifecycle set ${free}, attempt = $7::int, reason = coalesce($6::text, reason),
+       deadline_at = entered_at + ${ms('$5')},
+       run_at = case when wakes <> $8::bigint then now()
+         else least(coalesce(now() + ${ms('$4')}, 'infinity'), entered_at + ${ms('$5')}) end
+     ${mine} returning 1 as written`,
+    [...key(held), next.waitMs, next.deadlineMs, next.reason, next.attempt, held.wakes.toString()],
+  );
+  guard(rows, held);
+}
+
+/** Writes the end of a life. @throws LeaseLost */
+export async function writeEnd(tx: Sql, held: Claim, reason: string | null): Promise<void> {
+  const rows = await tx.query(
+    `update lifecycle set ${free}, ended_at = now(), run_at = 'infinity', deadline_at = null, reason = $4::text
+     ${mine} returning 1 as written`,
+    [...key(held), reason],
+  );
+  guard(rows, held);
+}
+
+/** Gives a lease back undone, at shutdown; the fence rises, so that a step which still runs can write nothing. */
+export async function release(sql: Sql, held: Claim): Promise<void> {
+  await sql.query(
+    `update lifecycle set ${free}, run_at = now(), attempt = greatest(attempt - 1, 0), fence = fence + 1 ${mine}`,
+    [...key(held)],
+  );
+}
+
+/** Deletes lives that ended longer than `keepMs` ago, in batches. @returns number of rows deleted */
+export async function pruneEnded(sql: Sql, keepMs: number, batch = 1_000): Promise<number> {
+  for (let total = 0; ; ) {
+    const rows = await sql.query(
+      `delete from lifecycle where (kind, id) in (
+         select kind, id from lifecycle where ended_at < now() - ${ms('$1')} limit $2::int for update skip locked)
+       returning 1 as gone`,
+      [keepMs, batch],
+    );
+    total += rows.length;
+    if (rows.length < batch) return total;
+  }
+}

@@ -1,0 +1,23 @@
+/**
+ * Installs the Debian packages that tests use, where this machine lets us (root and apt); otherwise says which are missing
+ * and which tests will skip for it. Nothing here is needed by `npm start`.
+ */
+import { existsSync } from 'node:fs';
+import { ensureDebianPackages } from '../../libs/test-kit/src/debian.ts';
+
+const wanted = [
+  { package: 'nats-server', file: ['/usr/sbin/nats-server', '/usr/bin/nats-server'], for: 'the bus on a real NATS' },
+  { package: 'bubblewrap', file: ['/usr/bin/bwrap'], for: 'sandboxed builds and replicas' },
+  { package: 'iproute2', file: ['/usr/sbin/ip', '/sbin/ip', '/usr/bin/ip'], for: 'networks of replicas' },
+  { package: 'nftables', file: ['/usr/sbin/nft'], for: 'firewalls of replicas' },
+];
+const missing = wanted.filter(({ file }) => !file.some((path) => existsSync(path)));
+if (missing.length > 0) {
+  console.error(`… installing ${missing.map((part) => part.package).join(', ')} for the tests`);
+  const reason = await ensureDebianPackages(missing.map((part) => part.package));
+  for (const part of missing) {
+    if (!part.file.some((path) => existsSync(path))) {
+      console.error(`  ${part.package} is not here, so tests of ${part.for} skip: ${JSON.stringify(reason) ?? 'not installed'}`);
+    }
+  }
+}
