@@ -9,7 +9,6 @@ import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { build } from 'esbuild';
-import { compactContract } from './src/contract/compact.ts';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const { values } = parseArgs({
@@ -18,6 +17,18 @@ const { values } = parseArgs({
     out: { type: 'string', default: join(here, 'dist') },
   },
 });
+
+/** The source of the command that is used here too, so that build and `--server-contract` read a contract alike. */
+async function compactContract(document) {
+  const { outputFiles } = await build({
+    entryPoints: [join(here, 'src/contract/compact.ts')],
+    bundle: true,
+    format: 'esm',
+    write: false,
+  });
+  const module = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString('base64')}`);
+  return module.compactContract(document);
+}
 
 /** @returns {Promise<object>} the compact table of the contract */
 async function contractTable() {

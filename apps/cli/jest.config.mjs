@@ -1,3 +1,6 @@
 import { jestProject } from '../../jest.preset.mjs';
 
-export default jestProject('cli');
+export default jestProject('cli', {
+  globalSetup: '<rootDir>/test/global-setup.mjs',
+  globalTeardown: '<rootDir>/test/global-teardown.mjs',
+});

@@ -1,22 +1,9 @@
-import { defineEvent, type Envelope, say } from '@nebo/bus';
-import {
-  type AppEvent,
-  appsSubjects,
-  type AuditEvent,
-  type BuildFinishedEvent,
-  type KeyIdentity,
-  type RouteChangedEvent,
-} from '@nebo/contracts';
+import { type Envelope, say } from '@nebo/bus';
+import { appsEvents, type AuditEvent, type KeyIdentity } from '@nebo/contracts';
 import type { Sql } from '@nebo/persistence';
 
 /** All that this service says; it hears nothing yet. */
-export const says = {
-  appCreated: defineEvent<AppEvent>(appsSubjects.appCreated),
-  appDeleted: defineEvent<AppEvent>(appsSubjects.appDeleted),
-  buildFinished: defineEvent<BuildFinishedEvent>(appsSubjects.buildFinished),
-  routeChanged: defineEvent<RouteChangedEvent>(appsSubjects.routeChanged),
-  auditWritten: defineEvent<AuditEvent>(appsSubjects.auditWritten),
-};
+export const says = appsEvents;
 
 /**
  * What a key did, with the line for the account's audit log, in the transaction of the act.

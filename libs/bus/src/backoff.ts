@@ -21,3 +21,13 @@ export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
+
+/** Waits for `work`, at most so long; never throws. Used where a stop must end whatever others do. */
+export async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  const limit = new AbortController();
+  await Promise.race([work.catch(() => undefined), sleep(ms, limit.signal)]);
+  limit.abort();
+}
+
+/** How long the close of a bus waits for handlers that do not end: stopping a process may take 10 s in all. */
+export const closeMs = 5_000;

@@ -71,7 +71,8 @@ export function checkSubject(subject: string): void {
 export function checkPattern(pattern: string): void {
   const words = pattern.split('.');
   const legal = words.every(
-    (word, index) => word === '*' || (word === '>' && index === words.length - 1) || /^[a-z0-9_-]+$/.test(word),
+    (word, index) =>
+      word === '*' || (word === '>' && index === words.length - 1) || /^[a-z0-9_-]+$/.test(word),
   );
   if (!legal || words[0] !== 'nebo' || words.length < 2) {
     throw new TypeError(`not a subject pattern under nebo.: "${pattern}"`);

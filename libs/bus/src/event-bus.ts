@@ -68,7 +68,7 @@ export interface EventBus {
    * relay need not say them again after a restart. Returns the function that ends it.
    */
   onSettled?(listener: (ids: readonly string[]) => void): () => void;
-  /** Closes all subscriptions, then the connection. */
+  /** Closes all subscriptions, then the connection; handlers that do not end are left behind after 5 s. */
   close(): Promise<void>;
 }
 

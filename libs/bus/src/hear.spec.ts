@@ -54,7 +54,11 @@ describe('hear', () => {
       "insert into inbox (consumer, event_id, received_at) values ('x', gen_random_uuid(), now() - interval '8 days')",
     );
     const hearing = await hear(new EmbeddedBus(), schema.db, [], { pruneEveryMs: 20 });
-    for (let n = 0; n < 100 && (await schema.db.query("select 1 from inbox where consumer = 'x'")).length > 0; n += 1) {
+    for (
+      let n = 0;
+      n < 100 && (await schema.db.query("select 1 from inbox where consumer = 'x'")).length > 0;
+      n += 1
+    ) {
       await pause(20);
     }
     expect(await schema.db.query("select 1 from inbox where consumer = 'x'")).toEqual([]);
@@ -65,21 +69,31 @@ describe('hear', () => {
     class Lost {
       async handle(): Promise<void> {}
     }
-    await expect(hear(new EmbeddedBus(), schema.db, [on(attached, 'test-lost', Lost)])).rejects.toThrow(/resolve/);
+    await expect(hear(new EmbeddedBus(), schema.db, [on(attached, 'test-lost', Lost)])).rejects.toThrow(
+      /resolve/,
+    );
   });
 });
 
 describe('envelope', () => {
   it('is made by its definition', () => {
     const event = attached({ port: 'p' }, { account: 'a', time: new Date(0) });
-    expect(event).toMatchObject({ type: attached.subject, time: '1970-01-01T00:00:00.000Z', account: 'a', trace: null });
+    expect(event).toMatchObject({
+      type: attached.subject,
+      time: '1970-01-01T00:00:00.000Z',
+      account: 'a',
+      trace: null,
+    });
     expect(isEnvelope(event)).toBe(true);
   });
 
-  it.each(['nebo.compute.vm.wanted', 'nebo.compute.vm.v1', 'nebo.compute.vm.*.v1', 'nebo.Compute.vm.wanted.v1', ''])(
-    'refuses the subject "%s"',
-    (subject) => expect(() => defineEvent(subject)).toThrow(/unknown subject/),
-  );
+  it.each([
+    'nebo.compute.vm.wanted',
+    'nebo.compute.vm.v1',
+    'nebo.compute.vm.*.v1',
+    'nebo.Compute.vm.wanted.v1',
+    '',
+  ])('refuses the subject "%s"', (subject) => expect(() => defineEvent(subject)).toThrow(/unknown subject/));
 
   it.each([
     ['nebo.>', 'nebo.a.b.c.v1', true],

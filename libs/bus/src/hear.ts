@@ -1,7 +1,13 @@
 import { type Database } from '@nebo/persistence';
 import { asError } from './backoff.js';
 import { type Envelope, type EventDefinition } from './envelope.js';
-import { type Delivery, type ErrorHook, type EventBus, type HintHandler, type Subscription } from './event-bus.js';
+import {
+  type Delivery,
+  type ErrorHook,
+  type EventBus,
+  type HintHandler,
+  type Subscription,
+} from './event-bus.js';
 import { inboxKeepMs, once, pruneInbox, type TransactionalHandler } from './inbox.js';
 
 /** A handler with dependencies: `resolve` of `hear` makes or finds the instance (Nest: `moduleRef.get`). */
@@ -89,7 +95,8 @@ export async function hear(
 
 function handlerOf(heard: Heard, options: HearOptions): TransactionalHandler {
   if (!isHandlerClass(heard.handler)) return heard.handler as TransactionalHandler;
-  if (options.resolve === undefined) throw new TypeError(`${heard.consumer} is a class, but no resolve() was given`);
+  if (options.resolve === undefined)
+    throw new TypeError(`${heard.consumer} is a class, but no resolve() was given`);
   const instance = options.resolve(heard.handler) as { handle: TransactionalHandler };
   return (tx, event, delivery) => instance.handle(tx, event, delivery);
 }

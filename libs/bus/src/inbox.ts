@@ -3,7 +3,11 @@ import { type Envelope } from './envelope.js';
 import { type BusHandler, type Delivery } from './event-bus.js';
 
 /** Handles an event inside the transaction that also records its receipt: both happen or none. */
-export type TransactionalHandler<T = unknown> = (tx: Sql, event: Envelope<T>, delivery: Delivery) => Promise<void>;
+export type TransactionalHandler<T = unknown> = (
+  tx: Sql,
+  event: Envelope<T>,
+  delivery: Delivery,
+) => Promise<void>;
 
 /** How long ids of received events are kept, in milliseconds; longer than any store can bring an event back. */
 export const inboxKeepMs = 7 * 86_400_000;
@@ -34,7 +38,7 @@ export function once<T>(db: Database, consumer: string, handler: TransactionalHa
  * @returns number of rows deleted
  */
 export async function pruneInbox(db: Sql, keepMs: number = inboxKeepMs, batch = 2_000): Promise<number> {
-  for (let total = 0; ; ) {
+  for (let total = 0; ;) {
     const rows = await db.query(
       `delete from inbox where ctid = any(array(
          select ctid from inbox where received_at < now() - $1::float8 * interval '1 millisecond' limit $2::int))

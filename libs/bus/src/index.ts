@@ -1,6 +1,6 @@
 export * from './envelope.js';
 export * from './event-bus.js';
-export * from './backoff.js';
+export { type Backoff } from './backoff.js';
 export * from './embedded/embedded-bus.js';
 export { NatsBus, type NatsBusOptions } from './nats/nats-bus.js';
 export * from './inbox.js';

@@ -13,7 +13,11 @@ const tables = `
 
 /** Nothing may be lost or doubled in effect although writer, relay and consumer die together in mid work. */
 describe('kill -9 of a process that writes, relays and consumes', () => {
-  const start = async (schema: TestSchema, natsUrl: string | undefined, write: boolean): Promise<ChildProcess> => {
+  const start = async (
+    schema: TestSchema,
+    natsUrl: string | undefined,
+    write: boolean,
+  ): Promise<ChildProcess> => {
     const test = fileURLToPath(new URL('../test/', import.meta.url));
     const child = fork(`${test}outbox-child.ts`, {
       execArgv: ['--conditions', 'nebo-src', '--import', `${test}register.mjs`],
@@ -26,6 +30,7 @@ describe('kill -9 of a process that writes, relays and consumes', () => {
       },
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
+    children.push(child);
     await Promise.race([
       onceEmitted(child, 'message'),
       onceEmitted(child, 'exit').then(() => Promise.reject(new Error('the child ended at its start'))),
@@ -33,6 +38,7 @@ describe('kill -9 of a process that writes, relays and consumes', () => {
     return child;
   };
   const kill = async (child: ChildProcess) => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
     const gone = onceEmitted(child, 'exit');
     child.kill('SIGKILL');
     await gone;
@@ -40,6 +46,7 @@ describe('kill -9 of a process that writes, relays and consumes', () => {
 
   const proof = async (natsUrl: string | undefined) => {
     const schema = await testSchema(natsUrl === undefined ? 'kill_embedded' : 'kill_nats', tables);
+    schemas.push(schema);
     for (let round = 0; round < kills; round += 1) {
       const child = await start(schema, natsUrl, true);
       await pause(150 + Math.random() * 500);
@@ -55,12 +62,15 @@ describe('kill -9 of a process that writes, relays and consumes', () => {
     await pause(300);
     await kill(last);
 
-    const lost = await schema.db.query('select n from cause where event_id not in (select event_id from effect)');
+    const lost = await schema.db.query(
+      'select n from cause where event_id not in (select event_id from effect)',
+    );
     const doubled = await schema.db.query('select event_id from effect group by 1 having count(*) > 1');
-    const invented = await schema.db.query('select event_id from effect where event_id not in (select event_id from cause)');
+    const invented = await schema.db.query(
+      'select event_id from effect where event_id not in (select event_id from cause)',
+    );
     expect({ lost, doubled, invented }).toEqual({ lost: [], doubled: [], invented: [] });
     expect(committed).toBeGreaterThan(kills * 20);
-    await schema.close();
   };
 
   it('loses and doubles nothing with the embedded bus', () => proof(undefined), 120_000);

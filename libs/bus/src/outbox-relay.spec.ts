@@ -161,7 +161,11 @@ describe('outbox', () => {
 
     const second = new EmbeddedBus({ graceMs: 0 });
     const got: number[] = [];
-    await second.subscribe(thing.subject, { durable: 'half' }, async (event) => void got.push(event.data as number));
+    await second.subscribe(
+      thing.subject,
+      { durable: 'half' },
+      async (event) => void got.push(event.data as number),
+    );
     await relay(second);
     await until('the rest', () => got.length === 2);
     await pause(200);
@@ -218,7 +222,9 @@ describe('outbox', () => {
     await relay(bus);
     await sayNumbers(1);
     await until('one', () => bus.sent.length === 1);
-    await schema.admin(`select pg_terminate_backend(pid) from pg_stat_activity where usename = 'nebo_outbox_test'`);
+    await schema.admin(
+      `select pg_terminate_backend(pid) from pg_stat_activity where usename = 'nebo_outbox_test'`,
+    );
     await schema.db.query('select 1').catch(() => undefined);
     await sayNumbers(2);
     await until('two', () => bus.sent.length === 2);

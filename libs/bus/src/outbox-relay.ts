@@ -117,7 +117,7 @@ export class OutboxRelay {
 
   /** Relays until nothing is left unsent; for tests and for a process that ends. @returns number of events sent */
   async drain(): Promise<number> {
-    for (let total = 0; ; ) {
+    for (let total = 0; ;) {
       const sent = await this.relayBatch();
       total += sent;
       if (sent === 0) return total;
@@ -125,7 +125,7 @@ export class OutboxRelay {
   }
 
   private async run(): Promise<void> {
-    for (let failures = 0; !this.stopping.signal.aborted; ) {
+    for (let failures = 0; !this.stopping.signal.aborted;) {
       this.dirty = false;
       try {
         await this.relay();
@@ -204,7 +204,10 @@ export class OutboxRelay {
   /** `say` lets nothing else in, but a row written by hand must not hold up all that come after it. */
   private believable(envelope: unknown): envelope is Envelope {
     if (isEnvelope(envelope)) return true;
-    this.onError(new TypeError('the outbox holds something that is no event envelope; left out'), this.db.schema);
+    this.onError(
+      new TypeError('the outbox holds something that is no event envelope; left out'),
+      this.db.schema,
+    );
     return false;
   }
 
@@ -221,7 +224,10 @@ export class OutboxRelay {
     if (ids.length === 0) return;
     this.settled = [];
     try {
-      await this.db.query('update outbox set store = null where id = any($1::uuid[]) and sent_at is not null', [ids]);
+      await this.db.query(
+        'update outbox set store = null where id = any($1::uuid[]) and sent_at is not null',
+        [ids],
+      );
     } catch (error) {
       this.settled.push(...ids);
       throw error;
@@ -231,7 +237,7 @@ export class OutboxRelay {
   /** Deletes old sent rows in batches. With a bus that tells what is settled, only those: the others must survive. */
   private async prune(): Promise<void> {
     const settledOnly = this.bus.onSettled !== undefined;
-    for (let gone = 1_000; gone === 1_000 && !this.stopping.signal.aborted; ) {
+    for (let gone = 1_000; gone === 1_000 && !this.stopping.signal.aborted;) {
       const rows = await this.db.query(
         `delete from outbox where seq = any(array(
            select seq from outbox where sent_at < now() - $1::float8 * interval '1 millisecond'

@@ -52,7 +52,10 @@ export function busContract(start: () => Promise<TransportUnderTest>): void {
 
   it('brings the envelope unchanged', async () => {
     const { thing, durable } = fresh();
-    const said = thing({ n: 1 }, { account: randomUUID(), trace: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` });
+    const said = thing(
+      { n: 1 },
+      { account: randomUUID(), trace: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` },
+    );
     const got: Envelope[] = [];
     await bus.subscribe(thing.subject, { durable }, async (event, { attempt }) => {
       expect(attempt).toBe(1);
@@ -170,7 +173,9 @@ export function busContract(start: () => Promise<TransportUnderTest>): void {
     const event = thing({ n: 1 });
     await bus.publish([event]);
     await until('three deliveries', () => deliveries === 3);
-    expect(await schema.db.query('select 1 from effect where event_id = $1::uuid', [event.id])).toHaveLength(1);
+    expect(await schema.db.query('select 1 from effect where event_id = $1::uuid', [event.id])).toHaveLength(
+      1,
+    );
   });
 
   it('with the inbox a failed effect is undone and happens later', async () => {
@@ -189,7 +194,9 @@ export function busContract(start: () => Promise<TransportUnderTest>): void {
     await until('two attempts', () => attempts.length === 2);
     await pause(100);
     expect(attempts).toEqual([1, 2]);
-    expect(await schema.db.query('select 1 from effect where event_id = $1::uuid', [event.id])).toHaveLength(1);
+    expect(await schema.db.query('select 1 from effect where event_id = $1::uuid', [event.id])).toHaveLength(
+      1,
+    );
   });
 
   it('a hint reaches every listener of every replica, and nobody after close', async () => {
@@ -260,7 +267,11 @@ export function busContract(start: () => Promise<TransportUnderTest>): void {
     await subscription.close();
     expect(got).toEqual(['first:0:true']);
     const started = Date.now();
-    await bus.subscribe(thing.subject, { durable }, async (event) => void got.push(`second:${numbered(event)}`));
+    await bus.subscribe(
+      thing.subject,
+      { durable },
+      async (event) => void got.push(`second:${numbered(event)}`),
+    );
     await until('the rest', () => got.length === 4);
     // Given back at once, not after the acknowledgement time-out.
     expect(Date.now() - started).toBeLessThan(5_000);

@@ -16,7 +16,9 @@ const made = defineEvent<{ n: string }>('nebo.test.killed.made.v1');
 const options = { redelivery: { baseMs: 20, maxMs: 200 }, ackWaitMs: 1_000 };
 
 const db = new Database({ url: TEST_URL!, schema: TEST_SCHEMA!, max: 10 });
-const bus: EventBus = TEST_NATS ? new NatsBus({ servers: TEST_NATS, ...options }) : new EmbeddedBus({ ...options, graceMs: 200 });
+const bus: EventBus = TEST_NATS
+  ? new NatsBus({ servers: TEST_NATS, ...options })
+  : new EmbeddedBus({ ...options, graceMs: 200 });
 const relay = new OutboxRelay(db, bus, { pollMs: 100, batch: 32 });
 
 await hear(bus, db, [
@@ -36,15 +38,17 @@ process.send?.('ready');
 
 const write = async () => {
   while (TEST_WRITE === 'yes') {
-    await db.transaction(async (tx) => {
-      const [row] = await tx.query<{ n: bigint }>('insert into cause default values returning n');
-      const event = made({ n: row!.n.toString() });
-      await say(tx, event);
-      await tx.query('update cause set event_id = $1::uuid where n = $2::bigint', [event.id, row!.n]);
-      if (Math.random() < 0.05) throw new Error('rolled back');
-    }).catch((error: Error) => {
-      if (error.message !== 'rolled back') throw error;
-    });
+    await db
+      .transaction(async (tx) => {
+        const [row] = await tx.query<{ n: bigint }>('insert into cause default values returning n');
+        const event = made({ n: row!.n.toString() });
+        await say(tx, event);
+        await tx.query('update cause set event_id = $1::uuid where n = $2::bigint', [event.id, row!.n]);
+        if (Math.random() < 0.05) throw new Error('rolled back');
+      })
+      .catch((error: Error) => {
+        if (error.message !== 'rolled back') throw error;
+      });
   }
 };
 await Promise.all([write(), write(), write()]);

@@ -9,7 +9,8 @@ import { transformSync } from '@swc/core';
 
 registerHooks({
   resolve(specifier, context, next) {
-    const fromSource = context.parentURL?.endsWith('.ts') && specifier.startsWith('.') && specifier.endsWith('.js');
+    const fromSource =
+      context.parentURL?.endsWith('.ts') && specifier.startsWith('.') && specifier.endsWith('.js');
     return next(fromSource ? specifier.replace(/\.js$/, '.ts') : specifier, context);
   },
   load(url, context, next) {

@@ -11,4 +11,9 @@ export {
   type StepContext,
 } from './lifecycle.js';
 export { countStates, LeaseLost, look, pruneEnded, start, wake, type LifecycleRow } from './table.js';
-export { LifecycleWorker, type LifecycleObserver, type LifecycleWorkerOptions, type StepInfo } from './worker.js';
+export {
+  LifecycleWorker,
+  type LifecycleObserver,
+  type LifecycleWorkerOptions,
+  type StepInfo,
+} from './worker.js';

@@ -7,7 +7,12 @@ export type Effect = (tx: Sql) => Promise<unknown>;
 export type Outcome =
   | { readonly kind: 'go'; readonly state: string; readonly effect: Effect | undefined }
   | { readonly kind: 'wait'; readonly ms: number; readonly reason: string | undefined }
-  | { readonly kind: 'fail'; readonly reason: string; readonly state: string | undefined; readonly effect: Effect | undefined }
+  | {
+      readonly kind: 'fail';
+      readonly reason: string;
+      readonly state: string | undefined;
+      readonly effect: Effect | undefined;
+    }
   | { readonly kind: 'end'; readonly effect: Effect | undefined };
 
 /** What a state method is told besides its subject. */
@@ -59,7 +64,11 @@ type Declaring = { [declared]?: Map<string, StateOptions> };
  * ends by going on, waiting, failing or ending.
  */
 export function State(options: StateOptions = {}) {
-  return <M extends StateMethod>(prototype: object, name: string, _method: TypedPropertyDescriptor<M>): void => {
+  return <M extends StateMethod>(
+    prototype: object,
+    name: string,
+    _method: TypedPropertyDescriptor<M>,
+  ): void => {
     const owner = prototype as Declaring;
     if (!Object.hasOwn(prototype, declared)) owner[declared] = new Map();
     owner[declared]!.set(name, options);
@@ -118,7 +127,11 @@ export abstract class Lifecycle<Subject> {
  */
 export function statesOf(lifecycle: Lifecycle<unknown>): ReadonlyMap<string, StateDefinition> {
   const options = new Map<string, StateOptions>();
-  for (let at: object | null = Object.getPrototypeOf(lifecycle); at !== null; at = Object.getPrototypeOf(at)) {
+  for (
+    let at: object | null = Object.getPrototypeOf(lifecycle);
+    at !== null;
+    at = Object.getPrototypeOf(at)
+  ) {
     const own = Object.hasOwn(at, declared) ? (at as Declaring)[declared]! : new Map<string, StateOptions>();
     for (const [name, option] of own) if (!options.has(name)) options.set(name, option);
   }
@@ -144,7 +157,9 @@ export async function runState(
   subject: unknown,
   context: StepContext,
 ): Promise<Outcome> {
-  const method = (lifecycle as unknown as Record<string, (subject: unknown, context: StepContext) => unknown>)[state];
+  const method = (
+    lifecycle as unknown as Record<string, (subject: unknown, context: StepContext) => unknown>
+  )[state];
   if (typeof method !== 'function') throw new TypeError(`${lifecycle.kind} has no state "${state}"`);
   const outcome = (await method.call(lifecycle, subject, context)) as Outcome | undefined;
   if (outcome === undefined || !['go', 'wait', 'fail', 'end'].includes(outcome.kind)) {

@@ -32,7 +32,11 @@ describe('workers in processes of their own', () => {
     });
     const told: Child['told'] = [];
     forked.on('message', (message) => void told.push(message as { word: string; id: string }));
-    const child = { process: forked, told, count: (word: string) => told.filter((each) => each.word === word).length };
+    const child = {
+      process: forked,
+      told,
+      count: (word: string) => told.filter((each) => each.word === word).length,
+    };
     children.push(child);
     await hears(child, 'ready', 1);
     return child;
@@ -68,7 +72,12 @@ describe('workers in processes of their own', () => {
     await untilRows(schema.db, ids, 'the end', (row) => row.endedAt !== null);
     expect(Date.now() - killed).toBeLessThan(3_500);
     for (const id of ids) {
-      expect(await words(schema.db, id)).toEqual(['begun by first', 'begun by second', 'written by second', 'ended by second']);
+      expect(await words(schema.db, id)).toEqual([
+        'begun by first',
+        'begun by second',
+        'written by second',
+        'ended by second',
+      ]);
     }
   }, 60_000);
 

@@ -1,5 +1,14 @@
 import { testSchema, type TestSchema } from '../test/database.js';
-import { gate, makeThings, note, pause, type Thing, ThingLifecycle, untilRows, words } from '../test/things.js';
+import {
+  gate,
+  makeThings,
+  note,
+  pause,
+  type Thing,
+  ThingLifecycle,
+  untilRows,
+  words,
+} from '../test/things.js';
 import { type Lifecycle, State, type StepContext } from './lifecycle.js';
 import { claim, LeaseLost, look, renew, wake, writeEnd, writeGo, writeWait } from './table.js';
 import { LifecycleWorker, type LifecycleWorkerOptions } from './worker.js';
@@ -148,13 +157,18 @@ describe('races', () => {
       }
     }
     const trouble: Error[] = [];
-    await work(new Busy(), { observer: { trouble: (error) => trouble.push(error), threw: (_s, e) => trouble.push(e) } });
+    await work(new Busy(), {
+      observer: { trouble: (error) => trouble.push(error), threw: (_s, e) => trouble.push(e) },
+    });
     const ids = await makeThings(schema.db, 4, 'busy');
     for (let n = 0; n < 40; n += 1) {
       await Promise.all(
         ids.map((id) =>
           schema.db.transaction(async (tx) => {
-            await tx.query('update thing set wanted = $2 where id = $1::uuid', [id, n === 39 ? 'gone' : 'there']);
+            await tx.query('update thing set wanted = $2 where id = $1::uuid', [
+              id,
+              n === 39 ? 'gone' : 'there',
+            ]);
             await wake(tx, 'thing', id);
           }),
         ),
@@ -216,7 +230,9 @@ describe('races', () => {
     await work(new Two(), { leaseMs: 600, pollMs: 100 });
     const ids = await makeThings(schema.db, 5, 'first');
     await pause(80);
-    await schema.admin(`select pg_terminate_backend(pid) from pg_stat_activity where usename = 'nebo_races_test'`);
+    await schema.admin(
+      `select pg_terminate_backend(pid) from pg_stat_activity where usename = 'nebo_races_test'`,
+    );
     await untilRows(schema.open(), ids, 'the end', (row) => row.endedAt !== null);
   }, 60_000);
 });

@@ -1,7 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Database, type Sql } from '@nebo/persistence';
 import { humanDuration } from './duration.js';
-import { type Change, type Effect, type Lifecycle, type Outcome, runState, type StateDefinition, type StepContext } from './lifecycle.js';
+import {
+  type Change,
+  type Effect,
+  type Lifecycle,
+  type Outcome,
+  runState,
+  type StateDefinition,
+  type StepContext,
+} from './lifecycle.js';
 import { type Held } from './leases.js';
 import { type Claim, LeaseLost, release, writeEnd, writeGo, writeWait } from './table.js';
 import { type LifecycleObserver } from './worker.js';

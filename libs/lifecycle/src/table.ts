@@ -78,7 +78,9 @@ export async function look(sql: Sql, kind: string, id: string): Promise<Lifecycl
 
 /** How many things of each kind are in which state, for metrics; ended ones are left out. */
 export async function countStates(sql: Sql): Promise<{ kind: string; state: string; count: number }[]> {
-  return sql.query('select kind, state, count(*)::int as count from lifecycle where ended_at is null group by 1, 2');
+  return sql.query(
+    'select kind, state, count(*)::int as count from lifecycle where ended_at is null group by 1, 2',
+  );
 }
 
 /** Takes the lease of up to `limit` things that are due and that nobody holds. */
@@ -143,7 +145,12 @@ export async function renew(
      select l.kind, l.id, l.fence, l.wakes from lifecycle l
      join held h on l.kind = h.kind and l.id = h.id and l.fence = h.fence
      where l.ended_at is null and l.lease_owner is not null`,
-    [held.map(({ kind }) => kind), held.map(({ id }) => id), held.map(({ fence }) => fence.toString()), leaseMs],
+    [
+      held.map(({ kind }) => kind),
+      held.map(({ id }) => id),
+      held.map(({ fence }) => fence.toString()),
+      leaseMs,
+    ],
   );
 }
 
@@ -163,7 +170,13 @@ function guard(rows: readonly unknown[], held: Claim): void {
 export async function writeGo(
   tx: Sql,
   held: Claim,
-  next: { state: string; deadlineMs: number | null; reason: string | null; leaseMs: number; newFence: boolean },
+  next: {
+    state: string;
+    deadlineMs: number | null;
+    reason: string | null;
+    leaseMs: number;
+    newFence: boolean;
+  },
 ): Promise<Claim> {
   const rows = await tx.query<Claim>(
     `update lifecycle set state = $4::text, entered_at = now(), run_at = now(), deadline_at = now() + ${ms('$5')},
@@ -218,7 +231,7 @@ export async function release(sql: Sql, held: Claim): Promise<void> {
 
 /** Deletes lives that ended longer than `keepMs` ago, in batches. @returns number of rows deleted */
 export async function pruneEnded(sql: Sql, keepMs: number, batch = 1_000): Promise<number> {
-  for (let total = 0; ; ) {
+  for (let total = 0; ;) {
     const rows = await sql.query(
       `delete from lifecycle where (kind, id) in (
          select kind, id from lifecycle where ended_at < now() - ${ms('$1')} limit $2::int for update skip locked)

@@ -1,6 +1,15 @@
 import { testSchema, type TestSchema } from '../test/database.js';
-import { gate, makeThings, note, pause, type Thing, ThingLifecycle, untilRows, words } from '../test/things.js';
-import { Lifecycle, State, type StepContext } from './lifecycle.js';
+import {
+  gate,
+  makeThings,
+  note,
+  pause,
+  type Thing,
+  ThingLifecycle,
+  untilRows,
+  words,
+} from '../test/things.js';
+import { type Lifecycle, State, type StepContext } from './lifecycle.js';
 import { countStates, look, pruneEnded, start, wake } from './table.js';
 import { LifecycleWorker, type LifecycleObserver, type LifecycleWorkerOptions } from './worker.js';
 
@@ -9,7 +18,10 @@ const fast = { leaseMs: 2_000, pollMs: 200, backoff: { baseMs: 20, maxMs: 200 },
 describe('lifecycle worker', () => {
   let schema: TestSchema;
   const workers: LifecycleWorker[] = [];
-  const work = async (lifecycle: Lifecycle<unknown> | Lifecycle<unknown>[], options: LifecycleWorkerOptions = {}) => {
+  const work = async (
+    lifecycle: Lifecycle<unknown> | Lifecycle<unknown>[],
+    options: LifecycleWorkerOptions = {},
+  ) => {
     const worker = new LifecycleWorker(schema.db, [lifecycle].flat(), { ...fast, ...options });
     workers.push(worker);
     await worker.start();
@@ -66,7 +78,13 @@ describe('lifecycle worker', () => {
     expect(row).toMatchObject({ state: 'deleting', reason: null, deadlineAt: null });
     expect(await shown(id!)).toBe('ended');
     expect(await words(schema.db, id!)).toEqual(['provisioning 0', 'provisioning 1', 'activated', 'closed']);
-    expect(steps).toEqual(['provisioning:wait', 'provisioning:go', 'active:wait', 'active:go', 'deleting:end']);
+    expect(steps).toEqual([
+      'provisioning:wait',
+      'provisioning:go',
+      'active:wait',
+      'active:go',
+      'deleting:end',
+    ]);
     expect(await wake(schema.db, 'thing', id!)).toBe(false);
   });
 
@@ -105,7 +123,13 @@ describe('lifecycle worker', () => {
     });
     const [id] = await makeThings(schema.db, 1, 'trying');
     await untilRows(schema.db, [id!], 'the end', (row) => row.endedAt !== null);
-    expect(await words(schema.db, id!)).toEqual(['1 null', '2 failed 1', '3 failed 2', '4 failed 3', '5 failed 4']);
+    expect(await words(schema.db, id!)).toEqual([
+      '1 null',
+      '2 failed 1',
+      '3 failed 2',
+      '4 failed 3',
+      '5 failed 4',
+    ]);
     for (const [index, full] of [40, 80, 160, 160].entries()) {
       expect(waits[index]).toBeGreaterThanOrEqual(full / 2);
       expect(waits[index]).toBeLessThanOrEqual(full);
@@ -166,7 +190,14 @@ describe('lifecycle worker', () => {
     const rows = await untilRows(schema.db, [named!, missing!], 'parked', (row) => row.state === 'parked');
     expect(rows.map((row) => row.reason)).toEqual(['quota', 'no host']);
     expect(await words(schema.db, named!)).toEqual(['refunded']);
-    const [ended] = await untilRows(schema.db, [ending!], 'the end', (row) => row.endedAt !== null, 20_000, 'ending');
+    const [ended] = await untilRows(
+      schema.db,
+      [ending!],
+      'the end',
+      (row) => row.endedAt !== null,
+      20_000,
+      'ending',
+    );
     expect(ended!.reason).toBe('nowhere to go');
   });
 
@@ -189,7 +220,9 @@ describe('lifecycle worker', () => {
     for (const [index, word] of wanted.entries()) {
       await schema.db.query('update thing set wanted = $2 where id = $1::uuid', [ids[index]!, word]);
     }
-    await schema.db.query("insert into lifecycle (kind, id, state) values ('thing', gen_random_uuid(), 'unknown')");
+    await schema.db.query(
+      "insert into lifecycle (kind, id, state) values ('thing', gen_random_uuid(), 'unknown')",
+    );
     await work(new Mixed(), { concurrency: 3, observer });
     await untilRows(schema.db, ids.slice(3), 'the end', (row) => row.endedAt !== null);
     const rows = await untilRows(schema.db, ids.slice(0, 3), 'a reason', (row) => row.reason !== null);
@@ -221,7 +254,12 @@ describe('lifecycle worker', () => {
     expect(gone!.reason).toBe('the thing itself is gone');
     await schema.db.query('insert into thing (id) values ($1::uuid)', [id!]);
     await start(schema.db, 'thing', id!, 'only');
-    await untilRows(schema.db, [id!], 'the second end', (row) => row.state === 'only' && row.endedAt !== null);
+    await untilRows(
+      schema.db,
+      [id!],
+      'the second end',
+      (row) => row.state === 'only' && row.endedAt !== null,
+    );
     expect(await pruneEnded(schema.db, 3_600_000)).toBe(0);
     expect(await pruneEnded(schema.db, -1_000)).toBe(1);
     expect(await look(schema.db, 'thing', id!)).toBeNull();
@@ -285,63 +323,6 @@ describe('lifecycle worker', () => {
     await wake(schema.db, 'thing', id!);
     await untilRows(schema.db, [id!], 'the end', (row) => row.endedAt !== null);
     expect(await words(schema.db, id!)).toEqual(['woken true, aborted false']);
-  });
-
-  it('stop lets short steps finish, ends those that listen, and gives back the lease of the deaf', async () => {
-    const begun = gate();
-    let count = 0;
-    const release = gate();
-    class Stopping extends ThingLifecycle {
-      private async begin() {
-        count += 1;
-        if (count === 3) begun.open();
-        await begun.opened;
-      }
-      @State()
-      async short(_thing: Thing) {
-        await this.begin();
-        await pause(100);
-        return this.end();
-      }
-      @State()
-      async listening(_thing: Thing, { signal }: StepContext) {
-        await this.begin();
-        await new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
-        return this.end();
-      }
-      @State()
-      async deaf(thing: Thing) {
-        await this.begin();
-        await release.opened;
-        return this.end((tx) => note(tx, thing.id, 'late'));
-      }
-    }
-    const lost: string[] = [];
-    const worker = await work(new Stopping(), {
-      stopMs: 400,
-      leaseMs: 10_000,
-      observer: { leaseLost: (step) => lost.push(step.state) },
-    });
-    const [short] = await makeThings(schema.db, 1, 'short');
-    const [listening] = await makeThings(schema.db, 1, 'listening');
-    const [deaf] = await makeThings(schema.db, 1, 'deaf');
-    await begun.opened;
-    const started = Date.now();
-    await worker.stop();
-    expect(Date.now() - started).toBeLessThan(1_500);
-    expect((await look(schema.db, 'thing', short!))!.endedAt).not.toBeNull();
-    const open = await schema.db.query(
-      `select state, attempt, reason, lease_until is null as free, run_at <= now() as due
-       from lifecycle where ended_at is null order by state`,
-    );
-    expect(open).toEqual(
-      ['deaf', 'listening'].map((state) => ({ state, attempt: 0, reason: null, free: true, due: true })),
-    );
-    release.open();
-    await pause(200);
-    expect(lost).toEqual(['deaf']);
-    expect(await words(schema.db, deaf!)).toEqual([]);
-    expect((await look(schema.db, 'thing', listening!))!.endedAt).toBeNull();
   });
 
   it('refuses a lifecycle that cannot be lived', () => {

@@ -51,7 +51,10 @@ export interface LifecycleWorkerOptions {
 /** Takes the steps of all lifecycles given to it. Any number of workers, in any number of processes, share a table. */
 export class LifecycleWorker {
   readonly owner: string;
-  private readonly lifecycles = new Map<string, { lifecycle: Lifecycle<unknown>; states: ReadonlyMap<string, StateDefinition> }>();
+  private readonly lifecycles = new Map<
+    string,
+    { lifecycle: Lifecycle<unknown>; states: ReadonlyMap<string, StateDefinition> }
+  >();
   private readonly kinds: string[];
   private readonly leaseMs: number;
   private readonly pollMs: number;
@@ -89,7 +92,8 @@ export class LifecycleWorker {
     this.observer = quiet(options.observer ?? {});
     if (this.leaseMs > 30_000) throw new RangeError('a lease lasts 30 s at most');
     for (const lifecycle of lifecycles) {
-      if (this.lifecycles.has(lifecycle.kind)) throw new TypeError(`two lifecycles of the kind ${lifecycle.kind}`);
+      if (this.lifecycles.has(lifecycle.kind))
+        throw new TypeError(`two lifecycles of the kind ${lifecycle.kind}`);
       this.lifecycles.set(lifecycle.kind, { lifecycle, states: statesOf(lifecycle) });
     }
     this.kinds = [...this.lifecycles.keys()];
@@ -125,7 +129,10 @@ export class LifecycleWorker {
     await this.loop;
     await this.unlisten?.();
     const limit = new AbortController();
-    await Promise.race([Promise.all(this.running), delay(this.stopMs, undefined, { signal: limit.signal }).catch(() => undefined)]);
+    await Promise.race([
+      Promise.all(this.running),
+      delay(this.stopMs, undefined, { signal: limit.signal }).catch(() => undefined),
+    ]);
     limit.abort();
     this.leases.stop();
     await Promise.all(this.leases.all().map((held) => release(this.db, held.claim).catch(() => undefined)));
@@ -153,7 +160,8 @@ export class LifecycleWorker {
         const claims = free > 0 ? await claim(this.db, this.kinds, free, this.owner, this.leaseMs) : [];
         for (const claimed of claims) this.begin(claimed);
         // A thing may be due and yet not claimed, while a caller's open transaction has its row: look again soon, do not spin.
-        if (free > 0 && claims.length < free) pause = Math.min(pause, Math.max(20, await untilNext(this.db, this.kinds)));
+        if (free > 0 && claims.length < free)
+          pause = Math.min(pause, Math.max(20, await untilNext(this.db, this.kinds)));
         if (Date.now() >= this.pruneAt) {
           this.pruneAt = Date.now() + 600_000;
           await pruneEnded(this.db, this.keepEndedMs);
@@ -193,7 +201,7 @@ export class LifecycleWorker {
     const { lifecycle, states } = this.lifecycles.get(claimed.kind)!;
     const held = this.leases.hold(claimed);
     try {
-      for (let next: Claim | null = claimed; next !== null; ) {
+      for (let next: Claim | null = claimed; next !== null;) {
         held.claim = next;
         if (this.stopping.signal.aborted) {
           await release(this.db, next);

@@ -18,7 +18,11 @@ export abstract class ThingLifecycle extends Lifecycle<Thing> {
     return thing ?? null;
   }
 
-  override async changed(tx: Sql, id: string, change: { to: string | null; reason: string | null }): Promise<void> {
+  override async changed(
+    tx: Sql,
+    id: string,
+    change: { to: string | null; reason: string | null },
+  ): Promise<void> {
     await tx.query('update thing set shown = $2 where id = $1::uuid', [
       id,
       `${change.to ?? 'ended'}${change.reason ? ` (${change.reason})` : ''}`,
@@ -27,7 +31,12 @@ export abstract class ThingLifecycle extends Lifecycle<Thing> {
 }
 
 /** Makes things and begins their lives, in one transaction as a service would. */
-export async function makeThings(db: Database, count: number, state: string, kind = 'thing'): Promise<string[]> {
+export async function makeThings(
+  db: Database,
+  count: number,
+  state: string,
+  kind = 'thing',
+): Promise<string[]> {
   const ids = Array.from({ length: count }, () => randomUUID());
   await db.transaction(async (tx) => {
     for (const id of ids) {
@@ -42,7 +51,9 @@ export const note = (sql: Sql, id: string, word: string) =>
   sql.query('insert into journal (id, word) values ($1::uuid, $2)', [id, word]);
 
 export async function words(sql: Sql, id: string): Promise<string[]> {
-  const rows = await sql.query<{ word: string }>('select word from journal where id = $1::uuid order by at', [id]);
+  const rows = await sql.query<{ word: string }>('select word from journal where id = $1::uuid order by at', [
+    id,
+  ]);
   return rows.map((row) => row.word);
 }
 

@@ -1,4 +1,3 @@
-import ipaddr from 'ipaddr.js';
 import { isIP } from 'node:net';
 
 /**
@@ -17,9 +16,27 @@ const mapped = 0xffffn << 32n;
 export function toBits(address: string): bigint | null {
   // A zone (fe80::1%eth0) chooses an interface of this machine; nothing public has one.
   if (isIP(address) === 0 || address.includes('%')) return null;
-  const bytes = ipaddr.parse(address).toByteArray();
-  const value = bytes.reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
-  return bytes.length === 4 ? mapped | value : value;
+  return address.includes(':') ? bits6(address) : mapped | bits4(address);
+}
+
+const bits4 = (address: string) => address.split('.').reduce((sum, part) => (sum << 8n) | BigInt(part), 0n);
+
+/** `address` has passed isIP, so only its form is left to read. (ipaddr.js reads `::8.8.8.8` as the mapped form.) */
+function bits6(address: string): bigint {
+  const dotted = /[^:]+\.[^:]+$/.exec(address)?.[0];
+  const tail = dotted === undefined ? 0n : bits4(dotted);
+  const groups =
+    dotted === undefined
+      ? address
+      : `${address.slice(0, -dotted.length)}${(tail >> 16n).toString(16)}:${(tail & 0xffffn).toString(16)}`;
+  const [left, right] = groups.split('::') as [string, string | undefined];
+  const words = (text: string) => (text === '' ? [] : text.split(':'));
+  const [before, after] = [words(left), words(right ?? '')];
+  const filled =
+    right === undefined
+      ? before
+      : [...before, ...Array<string>(8 - before.length - after.length).fill('0'), ...after];
+  return filled.reduce((sum, word) => (sum << 16n) | BigInt(`0x${word}`), 0n);
 }
 
 function range(rule: string, cidr: string): Range {

@@ -1,4 +1,4 @@
-import { Readable, Transform } from 'node:stream';
+import { Transform, type Readable } from 'node:stream';
 import { type ConnectionOptions } from 'node:tls';
 import { Client, type Dispatcher } from 'undici';
 import { dialChecked, startTls, type DialOptions, type Lookup, type TcpDial } from './dial.js';
@@ -58,8 +58,17 @@ export interface SafeClient {
 
 /** Framing and routing are ours; a caller who sets these means to confuse somebody behind us. */
 const ownHeaders = new Set([
-  'host', 'connection', 'content-length', 'transfer-encoding', 'upgrade', 'expect', 'te', 'trailer', 'keep-alive',
-  'proxy-authorization', 'proxy-connection',
+  'host',
+  'connection',
+  'content-length',
+  'transfer-encoding',
+  'upgrade',
+  'expect',
+  'te',
+  'trailer',
+  'keep-alive',
+  'proxy-authorization',
+  'proxy-connection',
 ]);
 
 /** What goes along to another origin. All else may be a secret: PRIVATE-TOKEN and X-Api-Key as much as Authorization. */
@@ -117,17 +126,29 @@ async function follow(
     const location = response.headers['location'];
     if (maxRedirects === 0 || !redirectStatus.has(response.statusCode) || typeof location !== 'string') {
       const body = capped(response.body, request.maxBytes ?? 10 * 1024 * 1024, client, explained);
-      return { status: response.statusCode, headers: response.headers, body, url: hop.target.url.href, redirects };
+      return {
+        status: response.statusCode,
+        headers: response.headers,
+        body,
+        url: hop.target.url.href,
+        redirects,
+      };
     }
     response.body.on('error', () => undefined).destroy();
     client.destroy().catch(() => undefined);
-    if (redirects >= maxRedirects) throw new SafeNetRefused('redirects', `more than ${maxRedirects} redirects`);
+    if (redirects >= maxRedirects)
+      throw new SafeNetRefused('redirects', `more than ${maxRedirects} redirects`);
     hop = nextHop(hop, response.statusCode, location, policy);
   }
 }
 
 /** The request after a redirect: checked like the first one, and with no secret for another origin. */
-function nextHop(hop: Hop, status: number, location: string, policy: SafeClientOptions & { httpsOnly: boolean }): Hop {
+function nextHop(
+  hop: Hop,
+  status: number,
+  location: string,
+  policy: SafeClientOptions & { httpsOnly: boolean },
+): Hop {
   let url: URL;
   try {
     url = new URL(location, hop.target.url);
@@ -169,7 +190,9 @@ async function send(
     connect: (_target, done) => {
       dialChecked(host, port, allowed, dialOptions, signal)
         .then((socket) =>
-          url.protocol === 'https:' ? startTls(socket, host, options.ca ? { ca: options.ca } : {}, signal) : socket,
+          url.protocol === 'https:'
+            ? startTls(socket, host, options.ca ? { ca: options.ca } : {}, signal)
+            : socket,
         )
         .then(
           (socket) => done(null, socket),
@@ -198,7 +221,12 @@ async function send(
 }
 
 /** Passes at most `limit` bytes on, and closes the connection at the end whichever way it comes. */
-function capped(body: Readable, limit: number, client: Client, explained: (error: unknown) => Error): Readable {
+function capped(
+  body: Readable,
+  limit: number,
+  client: Client,
+  explained: (error: unknown) => Error,
+): Readable {
   let seen = 0;
   const tooLarge = () => new SafeNetFailed('too_large', `the answer is larger than ${limit} bytes`);
   const gate = new Transform({

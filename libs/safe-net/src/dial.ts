@@ -94,7 +94,12 @@ export async function dialChecked(
   throw new SafeNetFailed('connect', `no connection to ${bareName(host)}:${port}`, last);
 }
 
-function connectTo(address: string, port: number, options: DialOptions, signal: AbortSignal): Promise<Socket> {
+function connectTo(
+  address: string,
+  port: number,
+  options: DialOptions,
+  signal: AbortSignal,
+): Promise<Socket> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason as Error);
     const socket = (options.dial ?? ((host, to) => tcpConnect({ host, port: to })))(address, port);
@@ -124,7 +129,12 @@ function connectTo(address: string, port: number, options: DialOptions, signal: 
 }
 
 /** TLS over a dialled socket, for the original name (SNI and certificate), HTTP/1.1 only. */
-export function startTls(socket: Socket, host: string, tls: ConnectionOptions, signal: AbortSignal): Promise<Socket> {
+export function startTls(
+  socket: Socket,
+  host: string,
+  tls: ConnectionOptions,
+  signal: AbortSignal,
+): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const name = bareName(host);
     const secure = tlsConnect({
@@ -138,7 +148,11 @@ export function startTls(socket: Socket, host: string, tls: ConnectionOptions, s
       signal.removeEventListener('abort', abort);
       secure.destroy();
       socket.destroy();
-      reject(signal.aborted ? error : new SafeNetFailed('connect', `TLS with ${name} failed: ${tlsWords(error)}`, error));
+      reject(
+        signal.aborted
+          ? error
+          : new SafeNetFailed('connect', `TLS with ${name} failed: ${tlsWords(error)}`, error),
+      );
     };
     const abort = () => fail(signal.reason as Error);
     signal.addEventListener('abort', abort, { once: true });

@@ -62,7 +62,9 @@ function parseRemote(text: string, options: GitOptions): Remote {
   const scp = /^(?:([^@/:]+)@)?(\[[^\]]+\]|[^:/@]+):(?!\/\/)(.*)$/.exec(text);
   let url: URL;
   try {
-    url = new URL(scp === null ? text : `ssh://${scp[1] ?? 'git'}@${scp[2]}/${(scp[3] ?? '').replace(/^\/+/, '')}`);
+    url = new URL(
+      scp === null ? text : `ssh://${scp[1] ?? 'git'}@${scp[2]}/${(scp[3] ?? '').replace(/^\/+/, '')}`,
+    );
   } catch {
     return refuse('invalid_url', 'this is not a valid git URL');
   }
@@ -83,7 +85,10 @@ function parseRemote(text: string, options: GitOptions): Remote {
   if (host.startsWith('-')) refuse('option', 'a host name must not start with a hyphen');
   const allowed = options.allow?.has(host, port) ?? false;
   if (protocol === 'http' && !allowed) refuse('scheme', 'only https and ssh git URLs are allowed');
-  const policy: UrlPolicy = { ports: protocol === 'ssh' ? [22] : [443], refuseNames: options.refuseNames ?? [] };
+  const policy: UrlPolicy = {
+    ports: protocol === 'ssh' ? [22] : [443],
+    refuseNames: options.refuseNames ?? [],
+  };
   checkHost(host, port, allowed, policy);
   const named = isIP(host) === 6 ? `[${host}]` : host;
   const user = protocol === 'ssh' ? `${url.username || 'git'}@` : '';
@@ -136,7 +141,14 @@ export function safeGitArgs(text: string, options: GitOptions = {}): GitCall {
   }
   const directory = options.directory ?? refuse('directory', 'clone needs a directory');
   if (directory.startsWith('-') || directory.includes('\0')) refuse('directory', 'this is not a directory');
-  const clone = ['clone', `--depth=${depthOf(options)}`, '--no-tags', '--single-branch', '--no-recurse-submodules', '--template='];
+  const clone = [
+    'clone',
+    `--depth=${depthOf(options)}`,
+    '--no-tags',
+    '--single-branch',
+    '--no-recurse-submodules',
+    '--template=',
+  ];
   const branch = ref === undefined ? [] : [`--branch=${ref}`];
   const args = [...flags, ...clone, ...branch, '--', remote.url, directory];
   return { ...pick(remote), args, env: environment(remote, options) };
@@ -154,7 +166,10 @@ export async function prepareGit(
   const { host, port, allowed, protocol } = parseRemote(text, options);
   if (options.proxy !== undefined && protocol !== 'ssh') return safeGitArgs(text, options);
   const signal = options.signal ?? AbortSignal.timeout(10_000);
-  return safeGitArgs(text, { ...options, addresses: await resolveChecked(host, port, allowed, options, signal) });
+  return safeGitArgs(text, {
+    ...options,
+    addresses: await resolveChecked(host, port, allowed, options, signal),
+  });
 }
 
 const pick = ({ url, protocol, host, port }: Remote) => ({ url, protocol, host, port });
@@ -166,7 +181,10 @@ function depthOf({ depth = 1 }: GitOptions): number {
 
 /** git's own rules for names (git-check-ref-format), short of those that only allow more. */
 function isRef(ref: string): boolean {
-  return /^[\p{L}\p{N}_.][\p{L}\p{N}_./+@#-]{0,254}$/u.test(ref) && !/\.\.|\/\/|@\{|\/\.|\.lock(\/|$)|[./]$/.test(ref);
+  return (
+    /^[\p{L}\p{N}_.][\p{L}\p{N}_./+@#-]{0,254}$/u.test(ref) &&
+    !/\.\.|\/\/|@\{|\/\.|\.lock(\/|$)|[./]$/.test(ref)
+  );
 }
 
 function pinned({ protocol, host, port }: Remote, { addresses, proxy }: GitOptions): string[] {
@@ -187,7 +205,9 @@ function environment(remote: Remote, options: GitOptions): Record<string, string
     GIT_LFS_SKIP_SMUDGE: '1',
     GIT_ASKPASS: options.askpass ?? '/bin/false',
     SSH_ASKPASS: '/bin/false',
-    ...(remote.protocol === 'ssh' ? { GIT_SSH_COMMAND: sshCommand(remote, options), GIT_SSH_VARIANT: 'ssh' } : {}),
+    ...(remote.protocol === 'ssh'
+      ? { GIT_SSH_COMMAND: sshCommand(remote, options), GIT_SSH_VARIANT: 'ssh' }
+      : {}),
   };
 }
 

@@ -1,5 +1,11 @@
 export { checkAddress } from './addresses.js';
-export { createSafeClient, type SafeClient, type SafeClientOptions, type SafeRequest, type SafeResponse } from './client.js';
+export {
+  createSafeClient,
+  type SafeClient,
+  type SafeClientOptions,
+  type SafeRequest,
+  type SafeResponse,
+} from './client.js';
 export { defaultLookup, type Lookup, type TcpDial } from './dial.js';
 export { SafeNetFailed, SafeNetRefused, type FailureKind } from './errors.js';
 export { prepareGit, safeGitArgs, type GitCall, type GitOptions } from './git.js';

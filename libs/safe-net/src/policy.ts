@@ -57,8 +57,23 @@ export interface UrlPolicy {
 
 /** Names that mean something only inside some network, whatever they resolve to. */
 const insideSuffixes = [
-  'localhost', 'localdomain', 'local', 'internal', 'intranet', 'lan', 'home', 'corp', 'private', 'home.arpa', 'svc',
-  'cluster.local', 'in-addr.arpa', 'ip6.arpa', 'onion', 'test', 'invalid',
+  'localhost',
+  'localdomain',
+  'local',
+  'internal',
+  'intranet',
+  'lan',
+  'home',
+  'corp',
+  'private',
+  'home.arpa',
+  'svc',
+  'cluster.local',
+  'in-addr.arpa',
+  'ip6.arpa',
+  'onion',
+  'test',
+  'invalid',
 ];
 
 /** A URL that passed: where to dial, and whether the operator named it. */
@@ -83,8 +98,10 @@ const odd = /[\u0000-\u0020\u007f\\]/;
  */
 export function checkUrl(input: string | URL, policy: UrlPolicy = {}): CheckedUrl {
   if (typeof input === 'string') {
-    if (input.length > 8_192) throw new SafeNetRefused('url_length', 'the URL is longer than 8192 characters');
-    if (odd.test(input)) throw new SafeNetRefused('characters', 'the URL has spaces, control characters or backslashes');
+    if (input.length > 8_192)
+      throw new SafeNetRefused('url_length', 'the URL is longer than 8192 characters');
+    if (odd.test(input))
+      throw new SafeNetRefused('characters', 'the URL has spaces, control characters or backslashes');
   }
   let url: URL;
   try {

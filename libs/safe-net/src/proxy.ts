@@ -1,4 +1,10 @@
-import { createServer, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  request as httpRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http';
 import { chmod, rm } from 'node:fs/promises';
 import { type AddressInfo, type Socket } from 'node:net';
 import { Transform, type Duplex } from 'node:stream';
@@ -49,8 +55,18 @@ export interface EgressProxy {
 }
 
 /** Headers of one connection, not of the message (RFC 9110 section 7.6.1). */
-const hopByHop = ['connection', 'proxy-connection', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade',
-  'proxy-authorization', 'proxy-authenticate', 'proxy-authentication-info'];
+const hopByHop = [
+  'connection',
+  'proxy-connection',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'proxy-authorization',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+];
 
 /**
  * A forward proxy for what has no network of its own (builds, replicas): `CONNECT host:443` and plain http in absolute
@@ -113,12 +129,17 @@ class Exchange {
     } catch (error) {
       const { status, rule, words } = this.say('connect', target, error);
       socket.on('error', () => undefined);
-      socket.end(`HTTP/1.1 ${status} ${status === 403 ? 'Forbidden' : 'Bad Gateway'}\r\ncontent-type: text/plain; charset=utf-8\r\n`
-        + `x-nebo-rule: ${rule}\r\nconnection: close\r\ncontent-length: ${Buffer.byteLength(words)}\r\n\r\n${words}`);
+      socket.end(
+        `HTTP/1.1 ${status} ${status === 403 ? 'Forbidden' : 'Bad Gateway'}\r\ncontent-type: text/plain; charset=utf-8\r\n` +
+          `x-nebo-rule: ${rule}\r\nconnection: close\r\ncontent-length: ${Buffer.byteLength(words)}\r\n\r\n${words}`,
+      );
       return;
     }
     this.log({ kind: 'connect', target, outcome: 'open' });
     const bound = this.bound([socket, upstream]);
+    // A side that is gone without having said its end takes the other with it; after an end, what is buffered still goes.
+    socket.once('close', () => socket.readableEnded || upstream.destroy());
+    upstream.once('close', () => upstream.readableEnded || socket.destroy());
     socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
     if (head.length > 0) upstream.write(head);
     socket.pipe(bound.counter('sent', head.length)).pipe(upstream);
@@ -142,7 +163,11 @@ class Exchange {
       upstream = await this.dial(checked, goneSignal(response));
     } catch (error) {
       const { status, rule, words } = this.say('http', target, error);
-      response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', 'x-nebo-rule': rule, connection: 'close' });
+      response.writeHead(status, {
+        'content-type': 'text/plain; charset=utf-8',
+        'x-nebo-rule': rule,
+        connection: 'close',
+      });
       response.end(words);
       return;
     }
@@ -157,7 +182,10 @@ class Exchange {
     });
     outgoing.on('error', () => {
       if (response.headersSent) response.destroy();
-      else response.writeHead(502, { 'content-type': 'text/plain', connection: 'close' }).end('the server did not answer with valid HTTP\n');
+      else
+        response
+          .writeHead(502, { 'content-type': 'text/plain', connection: 'close' })
+          .end('the server did not answer with valid HTTP\n');
     });
     outgoing.on('response', (answer) => {
       response.writeHead(answer.statusCode ?? 502, { ...endToEnd(answer.headers), connection: 'close' });
@@ -167,29 +195,51 @@ class Exchange {
     request.pipe(bound.counter('sent')).pipe(outgoing);
     await closed(response);
     outgoing.destroy();
+    upstream.destroy();
     this.log({ kind: 'http', target, outcome: 'closed', ...bound.end() });
   }
 
   private check(text: string, ports: readonly number[]): CheckedUrl {
     const { allow, refuseNames = [], only } = this.options;
     const checked = checkUrl(text, { ...(allow ? { allow } : {}), ports, refuseNames });
-    if (only !== undefined && !checked.allowed && !only.some((pattern) => matches(bareName(checked.host), bareName(pattern)))) {
-      throw new SafeNetRefused('not_listed', `${bareName(checked.host)} is not on the list of hosts for this place`);
+    if (
+      only !== undefined &&
+      !checked.allowed &&
+      !only.some((pattern) => matches(bareName(checked.host), bareName(pattern)))
+    ) {
+      throw new SafeNetRefused(
+        'not_listed',
+        `${bareName(checked.host)} is not on the list of hosts for this place`,
+      );
     }
     return checked;
   }
 
   private dial({ host, port, allowed }: CheckedUrl, gone: AbortSignal): Promise<Socket> {
-    return dialChecked(host, port, allowed, this.options, AbortSignal.any([gone, AbortSignal.timeout(15_000)]));
+    return dialChecked(
+      host,
+      port,
+      allowed,
+      this.options,
+      AbortSignal.any([gone, AbortSignal.timeout(15_000)]),
+    );
   }
 
   /** Logs a refusal or failure and gives the words of its answer. */
-  private say(kind: EgressEntry['kind'], target: string, error: unknown): { status: number; rule: string; words: string } {
+  private say(
+    kind: EgressEntry['kind'],
+    target: string,
+    error: unknown,
+  ): { status: number; rule: string; words: string } {
     const refused = error instanceof SafeNetRefused;
     const rule = refused ? error.rule : error instanceof SafeNetFailed ? error.kind : 'timeout';
     this.log({ kind, target: target.slice(0, 300), outcome: refused ? 'refused' : 'failed', rule });
     const known = refused || error instanceof SafeNetFailed;
-    return { status: refused ? 403 : 502, rule, words: `${rule}: ${known ? error.publicMessage : 'no connection in time'}\n` };
+    return {
+      status: refused ? 403 : 502,
+      rule,
+      words: `${rule}: ${known ? error.publicMessage : 'no connection in time'}\n`,
+    };
   }
 
   /** Bytes, total time and silence of one tunnel or exchange; whatever is exceeded destroys both ends. */
@@ -199,10 +249,7 @@ class Exchange {
     const destroy = () => ends.forEach((end) => end.destroy());
     const total = setTimeout(destroy, timeoutMs);
     const idle = setTimeout(destroy, idleMs);
-    for (const end of ends) {
-      end.on('error', destroy);
-      end.on('close', destroy);
-    }
+    for (const end of ends) end.on('error', destroy);
     return {
       counter(direction: 'sent' | 'received', already = 0) {
         bytes[direction] += already;
@@ -240,6 +287,10 @@ function goneSignal(end: { once(event: 'close', fn: () => void): unknown }): Abo
 }
 
 function endToEnd(headers: IncomingHttpHeaders): IncomingHttpHeaders {
-  const named = String(headers.connection ?? '').split(',').map((name) => name.trim().toLowerCase());
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !hopByHop.includes(name) && !named.includes(name)));
+  const named = String(headers.connection ?? '')
+    .split(',')
+    .map((name) => name.trim().toLowerCase());
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !hopByHop.includes(name) && !named.includes(name)),
+  );
 }

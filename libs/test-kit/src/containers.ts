@@ -34,12 +34,19 @@ export async function startContainer(
 ): Promise<ContainerPart> {
   // A fixed host port: the engine would pick another one when the container starts again.
   const port = wantedPort ?? (await freePort());
-  const wanted = new GenericContainer(image).withExposedPorts({ container: inner, host: port }).withStartupTimeout(120_000);
+  const wanted = new GenericContainer(image)
+    .withExposedPorts({ container: inner, host: port })
+    .withStartupTimeout(120_000);
   const container: StartedTestContainer = await prepare(wanted, port).start();
   const host = container.getHost();
   const engine = (await findEngine()).found!.host;
   const verb = async (path: string) => {
-    const { status, body } = await askEngine(engine, 'POST', `/containers/${container.getId()}/${path}`, 30_000);
+    const { status, body } = await askEngine(
+      engine,
+      'POST',
+      `/containers/${container.getId()}/${path}`,
+      30_000,
+    );
     if (status >= 400 && status !== 409) throw new Error(`engine: ${path}: ${status} ${body}`);
   };
   let stopped = false;
@@ -71,7 +78,10 @@ export async function startContainer(
 
 /** `startPostgres` as a container; same interface and settings. */
 export async function startPostgresContainer(options: PostgresOptions): Promise<PostgresPart> {
-  const flags = Object.entries(postgresSettings(options)).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  const flags = Object.entries(postgresSettings(options)).flatMap(([name, value]) => [
+    '-c',
+    `${name}=${value}`,
+  ]);
   const part = await startContainer(
     images.postgres,
     5432,
@@ -83,13 +93,21 @@ export async function startPostgresContainer(options: PostgresOptions): Promise<
         .withWaitStrategy(Wait.forLogMessage(/database system is ready to accept connections/, 2)),
     async (host, port) => {
       const { default: pg } = await import('pg');
-      await waitFor('postgres container', 60_000, async () => {
-        const client = new pg.Client({ host, port, user: 'postgres', database: 'postgres' });
-        client.on('error', () => undefined);
-        const answered = await client.connect().then(() => true, () => undefined);
-        await client.end().catch(() => undefined);
-        return answered;
-      }, 100);
+      await waitFor(
+        'postgres container',
+        60_000,
+        async () => {
+          const client = new pg.Client({ host, port, user: 'postgres', database: 'postgres' });
+          client.on('error', () => undefined);
+          const answered = await client.connect().then(
+            () => true,
+            () => undefined,
+          );
+          await client.end().catch(() => undefined);
+          return answered;
+        },
+        100,
+      );
     },
   );
   const url = `postgres://postgres@${part.host}:${part.port}/postgres`;
@@ -109,7 +127,10 @@ export async function startNatsContainer(): Promise<NatsPart> {
     startContainer(
       images.nats,
       4222,
-      (container) => container.withCommand(['-js', '-sd', '/tmp/store']).withWaitStrategy(Wait.forListeningPorts()),
+      (container) =>
+        container
+          .withCommand(['-js', '-sd', '/tmp/store'])
+          .withWaitStrategy(Wait.forLogMessage(/Server is ready/)),
       async (host, port) => void (await natsAnswers(host, port, 60_000)),
       wantedPort,
     );
@@ -148,9 +169,18 @@ export async function startKafkaContainer(): Promise<KafkaPart> {
         KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS: '0',
       }),
     (host, port) =>
-      waitFor('kafka container', 90_000, async () => (await brokerAnswers(`${host}:${port}`)) || undefined, 200).then(
-        () => undefined,
-      ),
+      waitFor(
+        'kafka container',
+        90_000,
+        async () => (await brokerAnswers(`${host}:${port}`)) || undefined,
+        200,
+      ).then(() => undefined),
   );
-  return { brokers: [`${part.host}:${part.port}`], form: 'container', kill: part.kill, restart: part.restart, stop: part.stop };
+  return {
+    brokers: [`${part.host}:${part.port}`],
+    form: 'container',
+    kill: part.kill,
+    restart: part.restart,
+    stop: part.stop,
+  };
 }

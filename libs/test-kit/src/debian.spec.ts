@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { ensureDebianPackages } from './debian.js';
 import { findProgram } from './parts.js';
 
@@ -14,5 +16,17 @@ describe('ensureDebianPackages', () => {
     const { found, reason } = await ensureDebianPackages(['base-files']);
     if (findProgram('apt-get') === null) expect(reason).toContain('not a Debian');
     else expect(found).toEqual(['base-files']);
+  });
+});
+
+describe('what the scripts of tools/ import', () => {
+  it.each(['debian.ts', 'postgres-binaries.ts'])('%s loads in Node as it is', async (name) => {
+    const url = new URL(`./${name}`, import.meta.url).href;
+    const args = [
+      '--input-type=module',
+      '-e',
+      `console.log(Object.keys(await import(${JSON.stringify(url)})).length > 0)`,
+    ];
+    expect((await promisify(execFile)(process.execPath, args)).stdout).toBe('true\n');
   });
 });

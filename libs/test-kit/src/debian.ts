@@ -1,7 +1,11 @@
 import { execFile } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { findProgram, type Found } from './parts.js';
+import type { Found } from './parts.js';
+
+/**
+ * No relative imports of values and no syntax that Node cannot strip: tools/test imports this file as it is.
+ */
 
 const run = promisify(execFile);
 const policy = '/usr/sbin/policy-rc.d';
@@ -9,7 +13,9 @@ const environment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
 
 /** Is the Debian package installed? */
 async function isInstalled(name: string): Promise<boolean> {
-  const { stdout } = await run('dpkg-query', ['-W', '-f', '${db:Status-Status}', name]).catch(() => ({ stdout: '' }));
+  const { stdout } = await run('dpkg-query', ['-W', '-f', '${db:Status-Status}', name]).catch(() => ({
+    stdout: '',
+  }));
   return stdout === 'installed';
 }
 
@@ -20,13 +26,17 @@ async function isInstalled(name: string): Promise<boolean> {
  */
 export async function ensureDebianPackages(names: readonly string[]): Promise<Found<readonly string[]>> {
   const odd = names.find((name) => !/^[a-z0-9][a-z0-9.+-]+$/.test(name));
-  if (odd !== undefined) return { found: null, reason: `${JSON.stringify(odd)} is not the name of a Debian package` };
-  if (findProgram('apt-get') === null) return { found: null, reason: 'no apt-get here: not a Debian system' };
+  if (odd !== undefined)
+    return { found: null, reason: `${JSON.stringify(odd)} is not the name of a Debian package` };
+  if (!existsSync('/usr/bin/apt-get')) return { found: null, reason: 'no apt-get here: not a Debian system' };
   const missing: string[] = [];
   for (const name of names) if (!(await isInstalled(name))) missing.push(name);
   if (missing.length === 0) return { found: names, reason: null };
   if (process.getuid?.() !== 0) {
-    return { found: null, reason: `only root can install ${missing.join(', ')} (apt-get install ${missing.join(' ')})` };
+    return {
+      found: null,
+      reason: `only root can install ${missing.join(', ')} (apt-get install ${missing.join(' ')})`,
+    };
   }
   if (!existsSync(policy)) writeFileSync(policy, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
   try {

@@ -18,9 +18,15 @@ function engineHost(): string | null {
  * One request to the engine's API.
  * @returns status and body text; status 0 when nobody answered within `limit` ms
  */
-export function askEngine(host: string, method: string, path: string, limit = 1_000): Promise<{ status: number; body: string }> {
+export function askEngine(
+  host: string,
+  method: string,
+  path: string,
+  limit = 1_000,
+): Promise<{ status: number; body: string }> {
   const url = new URL(host);
-  const where = url.protocol === 'unix:' ? { socketPath: url.pathname } : { host: url.hostname, port: url.port || 2375 };
+  const where =
+    url.protocol === 'unix:' ? { socketPath: url.pathname } : { host: url.hostname, port: url.port || 2375 };
   return new Promise((resolve) => {
     const none = { status: 0, body: '' };
     const ask = request({ ...where, method, path, timeout: limit, agent: false }, (answer) => {
@@ -39,16 +45,23 @@ export function askEngine(host: string, method: string, path: string, limit = 1_
 /** Asks the container engine whether it is there; cheap (no library is loaded, at most 1 s). */
 export async function findEngine(): Promise<Found<Engine>> {
   const host = engineHost();
-  if (host === null) return { found: null, reason: 'no container engine (DOCKER_HOST unset, no /var/run/docker.sock)' };
-  if (!/^(unix|tcp|http):\/\//.test(host)) return { found: null, reason: `DOCKER_HOST ${host} is of a kind not asked here` };
+  if (host === null)
+    return { found: null, reason: 'no container engine (DOCKER_HOST unset, no /var/run/docker.sock)' };
+  if (!/^(unix|tcp|http):\/\//.test(host))
+    return { found: null, reason: `DOCKER_HOST ${host} is of a kind not asked here` };
   const { status } = await askEngine(host, 'GET', '/_ping');
   if (status !== 200) return { found: null, reason: `the container engine at ${host} does not answer` };
   return { found: { host }, reason: null };
 }
 
-/** What NEBO_TEST_PARTS says. @throws Error on an unknown word */
-export function wantedForm(): 'auto' | 'containers' | 'local' {
-  const wanted = process.env['NEBO_TEST_PARTS'] || 'auto';
+/**
+ * What NEBO_TEST_PARTS says, or for one part NEBO_TEST_PARTS_POSTGRES, _NATS, _KAFKA (an engine without a registry may lack
+ * one image).
+ * @throws Error on an unknown word
+ */
+export function wantedForm(part?: string): 'auto' | 'containers' | 'local' {
+  const own = part === undefined ? undefined : process.env[`NEBO_TEST_PARTS_${part.toUpperCase()}`];
+  const wanted = own || process.env['NEBO_TEST_PARTS'] || 'auto';
   if (wanted !== 'auto' && wanted !== 'containers' && wanted !== 'local') {
     throw new Error(`NEBO_TEST_PARTS is ${wanted}; it must be containers, local or auto`);
   }
@@ -66,7 +79,7 @@ export async function chooseForm<T>(
   local: () => Promise<T>,
   localWords: string,
 ): Promise<T> {
-  const wanted = wantedForm();
+  const wanted = wantedForm(part);
   if (wanted === 'local') {
     sayOnce(part, `${localWords} (NEBO_TEST_PARTS=local)`);
     return local();
@@ -86,7 +99,10 @@ export async function chooseForm<T>(
     sayOnce(part, `container by testcontainers on ${found.host} (the engine answers)`);
     return started;
   } catch (error) {
-    sayOnce(part, `${localWords} (the engine at ${found.host} could not start it: ${(error as Error).message})`);
+    sayOnce(
+      part,
+      `${localWords} (the engine at ${found.host} could not start it: ${(error as Error).message})`,
+    );
     return local();
   }
 }

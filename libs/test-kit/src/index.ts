@@ -1,7 +1,20 @@
 export * from './debian.js';
 export { findEngine, wantedForm, type Engine } from './engine.js';
-export { canStartKafka, findKafka, installKafka, startKafka, type KafkaPart, type KafkaParts } from './kafka.js';
+export {
+  canStartKafka,
+  findKafka,
+  installKafka,
+  startKafka,
+  type KafkaPart,
+  type KafkaParts,
+} from './kafka.js';
 export { findNats, startNats, type NatsPart } from './nats.js';
 export { cacheFolder, findProgram, freePort, stopAllParts, waitFor, type Found } from './parts.js';
-export { freshDatabase, sharedPostgres, startPostgres, type PostgresOptions, type PostgresPart } from './postgres.js';
+export {
+  freshDatabase,
+  sharedPostgres,
+  startPostgres,
+  type PostgresOptions,
+  type PostgresPart,
+} from './postgres.js';
 export * from './upstream.js';

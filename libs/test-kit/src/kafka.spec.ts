@@ -9,7 +9,11 @@ const suite = found === null ? describe.skip : describe;
 suite('startKafka', () => {
   it('is a broker that keeps messages over kill and restart', async () => {
     const part = await startKafka();
-    const kafka = new Kafka({ brokers: [...part.brokers], logLevel: logLevel.NOTHING, retry: { retries: 20, maxRetryTime: 1_000 } });
+    const kafka = new Kafka({
+      brokers: [...part.brokers],
+      logLevel: logLevel.NOTHING,
+      retry: { retries: 20, maxRetryTime: 1_000 },
+    });
     const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 });
     await producer.connect();
     await producer.send({

@@ -4,7 +4,17 @@ import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promise
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { chooseForm, findEngine, wantedForm } from './engine.js';
-import { cacheFolder, endProcess, findProgram, freePort, noteLive, notePid, tempFolder, waitFor, type Found } from './parts.js';
+import {
+  cacheFolder,
+  endProcess,
+  findProgram,
+  freePort,
+  noteLive,
+  notePid,
+  tempFolder,
+  waitFor,
+  type Found,
+} from './parts.js';
 
 const run = promisify(execFile);
 const version = '3.9.1';
@@ -33,19 +43,23 @@ export interface KafkaParts {
 /** Looks for java and the jars in the cache, or mvn to fetch them (46 MB, under a minute, once). */
 export function findKafka(): Found<KafkaParts> {
   const java = findProgram('java', ['/usr/bin', '/usr/local/bin']);
-  if (java === null) return { found: null, reason: 'java is not installed (Debian package default-jre-headless)' };
+  if (java === null)
+    return { found: null, reason: 'java is not installed (Debian package default-jre-headless)' };
   const jars = join(cacheFolder(), `kafka-${version}`);
   if (existsSync(jars)) return { found: { java, jars, mvn: null }, reason: null };
   const mvn = findProgram('mvn', ['/usr/bin', '/usr/local/bin']);
   if (mvn !== null) return { found: { java, jars, mvn }, reason: null };
-  return { found: null, reason: `no Kafka jars in ${jars} and mvn is not installed (Debian package maven) to fetch them` };
+  return {
+    found: null,
+    reason: `no Kafka jars in ${jars} and mvn is not installed (Debian package maven) to fetch them`,
+  };
 }
 
 /** Can `startKafka` work here at all? For tests that name the skipped part and the reason. */
 export async function canStartKafka(): Promise<Found<true>> {
   const { found, reason } = findKafka();
-  if (found !== null && wantedForm() !== 'containers') return { found: true, reason: null };
-  const engine = wantedForm() === 'local' ? null : (await findEngine()).found;
+  if (found !== null && wantedForm('kafka') !== 'containers') return { found: true, reason: null };
+  const engine = wantedForm('kafka') === 'local' ? null : (await findEngine()).found;
   return engine === null ? { found: null, reason } : { found: true, reason: null };
 }
 
@@ -125,7 +139,9 @@ async function startLocal(): Promise<KafkaPart> {
   const config = join(folder.path, 'server.properties');
   const log = join(folder.path, 'log');
   await writeFile(config, properties(port, controller, join(folder.path, 'data')));
-  const classPath = readdirSync(found.jars).map((name) => join(found.jars, name)).join(':');
+  const classPath = readdirSync(found.jars)
+    .map((name) => join(found.jars, name))
+    .join(':');
   const java = ['-Xmx256m', '-Xms64m', '-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '-cp', classPath];
   let child: ChildProcess | undefined;
   const start = async () => {
@@ -139,12 +155,17 @@ async function startLocal(): Promise<KafkaPart> {
     child = started;
     if (started.pid !== undefined) notePid(started.pid);
     started.unref();
-    await waitFor('kafka', 90_000, async () => {
-      if (started.exitCode !== null || started.signalCode !== null) {
-        throw new Error(`kafka ended at start:\n${(await readFile(log, 'utf8')).slice(-1500)}`);
-      }
-      return (await brokerAnswers(`127.0.0.1:${port}`)) || undefined;
-    }, 100);
+    await waitFor(
+      'kafka',
+      90_000,
+      async () => {
+        if (started.exitCode !== null || started.signalCode !== null) {
+          throw new Error(`kafka ended at start:\n${(await readFile(log, 'utf8')).slice(-1500)}`);
+        }
+        return (await brokerAnswers(`127.0.0.1:${port}`)) || undefined;
+      },
+      100,
+    );
   };
   const end = async (signal: NodeJS.Signals) => {
     if (child !== undefined) await endProcess(child, signal, 10_000);
@@ -157,7 +178,9 @@ async function startLocal(): Promise<KafkaPart> {
   };
   const forget = noteLive(stop);
   try {
-    await run(found.java, [...java, 'kafka.tools.StorageTool', 'format', '-t', clusterId, '-c', config], { timeout: 60_000 });
+    await run(found.java, [...java, 'kafka.tools.StorageTool', 'format', '-t', clusterId, '-c', config], {
+      timeout: 60_000,
+    });
     await start();
   } catch (error) {
     await stop();

@@ -5,7 +5,16 @@ import { connect } from 'node:net';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { chooseForm } from './engine.js';
-import { endProcess, findProgram, freePort, noteLive, notePid, tempFolder, waitFor, type Found } from './parts.js';
+import {
+  endProcess,
+  findProgram,
+  freePort,
+  noteLive,
+  notePid,
+  tempFolder,
+  waitFor,
+  type Found,
+} from './parts.js';
 
 /** A running nats-server with JetStream (file store). */
 export interface NatsPart {
@@ -24,7 +33,13 @@ export interface NatsPart {
 /** Looks for nats-server on PATH, in /usr/sbin, /usr/bin, /usr/local/bin and where `go install` puts it. */
 export function findNats(): Found<string> {
   const goPath = process.env['GOPATH'] ?? join(homedir(), 'go');
-  const found = findProgram('nats-server', ['/usr/sbin', '/usr/bin', '/usr/local/bin', '/opt/homebrew/bin', join(goPath, 'bin')]);
+  const found = findProgram('nats-server', [
+    '/usr/sbin',
+    '/usr/bin',
+    '/usr/local/bin',
+    '/opt/homebrew/bin',
+    join(goPath, 'bin'),
+  ]);
   if (found !== null) return { found, reason: null };
   return {
     found,

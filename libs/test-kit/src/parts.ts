@@ -133,7 +133,9 @@ export function freePort(): Promise<number> {
 
 /** First executable of this name on PATH or in the further folders; null when there is none. */
 export function findProgram(name: string, further: readonly string[] = []): string | null {
-  const folders = [...(process.env['PATH'] ?? '').split(delimiter), ...further].filter((folder) => folder !== '');
+  const folders = [...(process.env['PATH'] ?? '').split(delimiter), ...further].filter(
+    (folder) => folder !== '',
+  );
   for (const folder of folders) {
     const path = join(folder, name);
     try {
@@ -171,7 +173,12 @@ export function sayOnce(part: string, sentence: string): void {
 }
 
 /** Waits until `probe` returns something else than undefined; asks every `every` ms. @throws Error after `limit` ms */
-export async function waitFor<T>(what: string, limit: number, probe: () => Promise<T | undefined>, every = 15): Promise<T> {
+export async function waitFor<T>(
+  what: string,
+  limit: number,
+  probe: () => Promise<T | undefined>,
+  every = 15,
+): Promise<T> {
   const end = Date.now() + limit;
   for (;;) {
     const value = await probe();
@@ -183,12 +190,17 @@ export async function waitFor<T>(what: string, limit: number, probe: () => Promi
 
 /** Resolves when the child is gone. */
 function exited(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return Promise.resolve();
+  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined)
+    return Promise.resolve();
   return new Promise((resolve) => child.once('exit', () => resolve()));
 }
 
 /** Sends `signal`, SIGKILL after `patience` ms, and resolves when the child is gone. */
-export async function endProcess(child: ChildProcess, signal: NodeJS.Signals, patience = 5_000): Promise<void> {
+export async function endProcess(
+  child: ChildProcess,
+  signal: NodeJS.Signals,
+  patience = 5_000,
+): Promise<void> {
   // The child was unreferenced so that it keeps no test process alive; waiting for it must.
   child.ref();
   if (child.exitCode === null && child.signalCode === null) child.kill(signal);

@@ -62,7 +62,9 @@ export async function findPostgres(scratch: string): Promise<PostgresBinaries> {
   }
   const native = join(folder, 'native');
   if (!existsSync(join(native, 'bin', 'initdb'))) {
-    throw new Error(`${native}/bin/initdb is missing: run "npm install" with the scripts of package.json's allowScripts`);
+    throw new Error(
+      `${native}/bin/initdb is missing: run "npm install" with the scripts of package.json's allowScripts`,
+    );
   }
   const { version } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as { version: string };
   const runAs = postgresUser();
@@ -99,10 +101,16 @@ export async function makeOnce(path: string, make: (target: string) => Promise<v
     });
     if (handle === undefined) {
       const owner = Number(await readFile(lock, 'utf8').catch(() => ''));
-      const age = Date.now() - (await stat(lock).then((found) => found.mtimeMs, () => Date.now()));
+      const age =
+        Date.now() -
+        (await stat(lock).then(
+          (found) => found.mtimeMs,
+          () => Date.now(),
+        ));
       // A lock without a pid yet is being written now, unless it is old.
       if (owner > 0 ? !isAlive(owner) : age > 5_000) await rm(lock, { force: true });
-      if (Date.now() > end) throw new Error(`${lock} is held for more than 60 s; remove it if nobody works on ${path}`);
+      if (Date.now() > end)
+        throw new Error(`${lock} is held for more than 60 s; remove it if nobody works on ${path}`);
       await new Promise((resolve) => setTimeout(resolve, 25));
       continue;
     }
@@ -124,7 +132,15 @@ export async function makeOnce(path: string, make: (target: string) => Promise<v
 export async function initData(binaries: PostgresBinaries, data: string): Promise<void> {
   await mkdir(data, { recursive: true, mode: 0o700 });
   if (binaries.runAs !== null) await chown(data, binaries.runAs.uid, binaries.runAs.gid);
-  const flags = ['--locale-provider=builtin', '--locale=C.UTF-8', '--encoding=UTF8', '--wal-segsize=1', '--no-sync'];
+  const flags = [
+    '--locale-provider=builtin',
+    '--builtin-locale=C.UTF-8',
+    // The C library's own C.UTF-8 is missing on macOS and in small images.
+    '--locale=C',
+    '--encoding=UTF8',
+    '--wal-segsize=1',
+    '--no-sync',
+  ];
   await run(join(binaries.bin, 'initdb'), ['-D', data, '-U', 'postgres', '--auth=trust', ...flags], {
     cwd: '/',
     env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
@@ -134,7 +150,7 @@ export async function initData(binaries: PostgresBinaries, data: string): Promis
 
 /** A data folder that is a copy of a template made once per version, user and kind of machine (initdb alone is ~2 s). */
 export async function copyTemplate(binaries: PostgresBinaries, scratch: string, data: string): Promise<void> {
-  const kind = createHash('sha256').update(`${binaries.bin} 1`).digest('hex').slice(0, 8);
+  const kind = createHash('sha256').update(`${binaries.bin} 2`).digest('hex').slice(0, 8);
   const uid = binaries.runAs?.uid ?? process.getuid?.() ?? 0;
   const template = join(scratch, `postgres-template-${binaries.version}-${uid}-${kind}`);
   await makeOnce(template, (target) => initData(binaries, target));
@@ -169,14 +185,18 @@ export async function startServer(
   const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   await writeFile(options.log, '', { flag: 'a' });
   const output = openSync(options.log, 'a');
-  const child = spawn(join(binaries.bin, 'postgres'), ['-D', options.data, '-p', String(options.port), ...flags], {
-    cwd: '/',
-    env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
-    stdio: ['ignore', output, output],
-    // Its own process group: Ctrl-C in the terminal must not stop it behind its owner's back.
-    detached: true,
-    ...(binaries.runAs ?? {}),
-  });
+  const child = spawn(
+    join(binaries.bin, 'postgres'),
+    ['-D', options.data, '-p', String(options.port), ...flags],
+    {
+      cwd: '/',
+      env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
+      stdio: ['ignore', output, output],
+      // Its own process group: Ctrl-C in the terminal must not stop it behind its owner's back.
+      detached: true,
+      ...(binaries.runAs ?? {}),
+    },
+  );
   closeSync(output);
   let failure: Error | undefined;
   child.on('error', (error) => (failure = error));

@@ -20,8 +20,11 @@ async function ask(url: string, sql: string): Promise<Record<string, unknown>[]>
 describe('startPostgres', () => {
   it('starts PostgreSQL 18 in UTF-8 and removes everything on stop', async () => {
     const part = await startPostgres();
-    const [row] = await ask(part.url, `select current_setting('server_version_num')::int as version,
-      current_setting('server_encoding') as encoding, current_setting('fsync') as fsync`);
+    const [row] = await ask(
+      part.url,
+      `select current_setting('server_version_num')::int as version,
+      current_setting('server_encoding') as encoding, current_setting('fsync') as fsync`,
+    );
     expect(row!['version']).toBeGreaterThanOrEqual(180_000);
     expect(row).toMatchObject({ encoding: 'UTF8', fsync: 'off' });
     await part.stop();
@@ -100,11 +103,16 @@ describe('what a killed test process leaves', () => {
     });
     const [line] = (await once(child.stdout, 'data')) as [Buffer];
     const url = line.toString().trim();
-    const [{ pid }] = (await ask(url, `select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int as pid`)) as [{ pid: number }];
+    const [{ pid }] = (await ask(
+      url,
+      `select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int as pid`,
+    )) as [{ pid: number }];
     const folder = (await ask(url, 'show data_directory'))[0]!['data_directory'] as string;
     child.kill('SIGKILL');
     await waitFor('the end of postgres', 5_000, async () => {
-      const { stdout } = await promisify(execFile)('ps', ['-o', 'stat=', '-p', String(pid)]).catch(() => ({ stdout: '' }));
+      const { stdout } = await promisify(execFile)('ps', ['-o', 'stat=', '-p', String(pid)]).catch(() => ({
+        stdout: '',
+      }));
       return stdout === '' || stdout.startsWith('Z') ? true : undefined;
     });
     await waitFor('its folder gone', 5_000, async () =>

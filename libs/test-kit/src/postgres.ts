@@ -133,7 +133,10 @@ async function startOnFreePort(start: (port: number) => Promise<void>, log: stri
 }
 
 /** `create database` on a server; used by both forms. */
-export async function createDatabase(url: string, name = `t_${randomBytes(6).toString('hex')}`): Promise<string> {
+export async function createDatabase(
+  url: string,
+  name = `t_${randomBytes(6).toString('hex')}`,
+): Promise<string> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => undefined);
   await client.connect();

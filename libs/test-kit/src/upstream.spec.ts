@@ -16,7 +16,9 @@ const post = (body: Record<string, unknown>, signal?: AbortSignal) =>
 async function frames(response: Response): Promise<(string | Record<string, unknown>)[]> {
   const text = await response.text();
   const data = text.split('\n\n').filter((frame) => frame.startsWith('data: '));
-  return data.map((frame) => (frame === 'data: [DONE]' ? '[DONE]' : (JSON.parse(frame.slice(6)) as Record<string, unknown>)));
+  return data.map((frame) =>
+    frame === 'data: [DONE]' ? '[DONE]' : (JSON.parse(frame.slice(6)) as Record<string, unknown>),
+  );
 }
 
 describe('startUpstreamModel', () => {
@@ -25,11 +27,17 @@ describe('startUpstreamModel', () => {
     expect(body).toMatchObject({
       object: 'chat.completion',
       model: 'm1',
-      choices: [{ message: { role: 'assistant', content: 'Hello from the upstream.' }, finish_reason: 'stop' }],
+      choices: [
+        { message: { role: 'assistant', content: 'Hello from the upstream.' }, finish_reason: 'stop' },
+      ],
       usage: { completion_tokens: 5 },
     });
     expect(upstream.calls()).toBe(1);
-    expect(upstream.requests[0]).toMatchObject({ number: 1, path: '/v1/chat/completions', headers: { authorization: 'Bearer k' } });
+    expect(upstream.requests[0]).toMatchObject({
+      number: 1,
+      path: '/v1/chat/completions',
+      headers: { authorization: 'Bearer k' },
+    });
     expect(upstream.requests[0]!.body).toMatchObject({ model: 'm1' });
   });
 
@@ -51,7 +59,11 @@ describe('startUpstreamModel', () => {
   });
 
   it('is scripted per request, queue first', async () => {
-    upstream.script(({ body }) => (body?.['model'] === 'm2' ? { status: 429, body: { error: 'slow down' }, headers: { 'retry-after': '3' } } : undefined));
+    upstream.script(({ body }) =>
+      body?.['model'] === 'm2'
+        ? { status: 429, body: { error: 'slow down' }, headers: { 'retry-after': '3' } }
+        : undefined,
+    );
     upstream.next({ status: 500 }, { usage: { prompt_tokens: 7, completion_tokens: 9 } });
     expect((await post({})).status).toBe(500);
     expect(await (await post({})).json()).toMatchObject({ usage: { prompt_tokens: 7 } });
@@ -83,9 +95,17 @@ describe('startUpstreamModel', () => {
     upstream.next({ refuse: true }, { cutAfter: 0 });
     await expect(post({})).rejects.toThrow();
     await expect(post({}).then((response) => response.text())).rejects.toThrow();
-    upstream.next({ reasoning: ['hm'], toolCalls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }] });
+    upstream.next({
+      reasoning: ['hm'],
+      toolCalls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }],
+    });
     expect(await (await post({})).json()).toMatchObject({
-      choices: [{ finish_reason: 'tool_calls', message: { content: null, reasoning_content: 'hm', tool_calls: [{ id: 'c' }] } }],
+      choices: [
+        {
+          finish_reason: 'tool_calls',
+          message: { content: null, reasoning_content: 'hm', tool_calls: [{ id: 'c' }] },
+        },
+      ],
     });
     upstream.next({ raw: [': ping\r\n\r\n', 'data: [DONE]\r\n\r\n'] });
     expect(await (await post({ stream: true })).text()).toBe(': ping\r\n\r\ndata: [DONE]\r\n\r\n');

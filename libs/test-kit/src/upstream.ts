@@ -61,11 +61,17 @@ export interface UpstreamAnswer {
   /** Streams: these raw bytes instead of chunks, for odd framing (CRLF, comments, split UTF-8). */
   raw?: readonly (string | Buffer)[];
   /** Takes over completely. */
-  handle?: (request: IncomingMessage, response: ServerResponse, seen: UpstreamRequest) => void | Promise<void>;
+  handle?: (
+    request: IncomingMessage,
+    response: ServerResponse,
+    seen: UpstreamRequest,
+  ) => void | Promise<void>;
 }
 
 /** What a script gives for one request; undefined = the default answer. */
-export type UpstreamScript = (request: UpstreamRequest) => UpstreamAnswer | undefined | Promise<UpstreamAnswer | undefined>;
+export type UpstreamScript = (
+  request: UpstreamRequest,
+) => UpstreamAnswer | undefined | Promise<UpstreamAnswer | undefined>;
 
 /** A programmable provider with the OpenAI wire form on 127.0.0.1. */
 export interface UpstreamModel {
@@ -85,7 +91,9 @@ export interface UpstreamModel {
 }
 
 /** Starts a model upstream: `POST /v1/chat/completions` (plain and streamed) and `GET /v1/models`. */
-export async function startUpstreamModel(options: { models?: readonly string[] } = {}): Promise<UpstreamModel> {
+export async function startUpstreamModel(
+  options: { models?: readonly string[] } = {},
+): Promise<UpstreamModel> {
   const models = options.models ?? ['test-model'];
   const requests: UpstreamRequest[] = [];
   const queue: UpstreamAnswer[] = [];
@@ -120,7 +128,10 @@ export async function startUpstreamModel(options: { models?: readonly string[] }
     };
     requests.push(seen);
     if (seen.path === '/v1/models') {
-      return sendJson(response, 200, { object: 'list', data: models.map((id) => ({ id, object: 'model', owned_by: 'test' })) });
+      return sendJson(response, 200, {
+        object: 'list',
+        data: models.map((id) => ({ id, object: 'model', owned_by: 'test' })),
+      });
     }
     const answer = queue.shift() ?? (await script(seen)) ?? {};
     await give(answer, seen, request, response, cut);
@@ -154,13 +165,20 @@ export async function startUpstreamModel(options: { models?: readonly string[] }
 function parseObject(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null;
   } catch {
     return null;
   }
 }
 
-function sendJson(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
+function sendJson(
+  response: ServerResponse,
+  status: number,
+  body: unknown,
+  headers: Record<string, string> = {},
+): void {
   const raw = typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body);
   response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(raw);
 }
@@ -182,11 +200,20 @@ async function give(
   if (answer.refuse) return destroy();
   const status = answer.status ?? 200;
   if (answer.body !== undefined || status >= 400) {
-    return sendJson(response, status, answer.body ?? { error: { message: `status ${status}`, type: 'test' } }, answer.headers);
+    return sendJson(
+      response,
+      status,
+      answer.body ?? { error: { message: `status ${status}`, type: 'test' } },
+      answer.headers,
+    );
   }
   if (seen.body?.['stream'] === true) return stream(answer, seen, response, destroy);
   if (answer.cutAfter !== undefined) {
-    response.writeHead(status, { 'content-type': 'application/json', 'content-length': '1000', ...answer.headers });
+    response.writeHead(status, {
+      'content-type': 'application/json',
+      'content-length': '1000',
+      ...answer.headers,
+    });
     response.write('{"id":"', destroy);
     return;
   }
@@ -238,20 +265,34 @@ async function stream(
   const delta = (value: Record<string, unknown>, reason: string | null = null) =>
     `data: ${JSON.stringify({ ...base, choices: [{ index: 0, delta: value, finish_reason: reason }] })}\n\n`;
   const options = seen.body?.['stream_options'] as { include_usage?: boolean } | undefined;
-  const wantsUsage = answer.usageChunk === 'always' || (answer.usageChunk !== 'never' && options?.include_usage === true);
+  const wantsUsage =
+    answer.usageChunk === 'always' || (answer.usageChunk !== 'never' && options?.include_usage === true);
   const text = answer.toolCalls !== undefined && answer.chunks === undefined ? [] : chunks;
-  const frames: (string | Buffer)[] = answer.raw !== undefined ? [...answer.raw] : [
-    ...reasoning.map((piece) => delta({ reasoning_content: piece })),
-    ...text.map((piece) => delta({ content: piece })),
-    ...(answer.toolCalls ?? []).map((call, index) => delta({ tool_calls: [{ index, ...call }] })),
-  ];
-  const tail = answer.raw !== undefined ? [] : [
-    delta({}, finish),
-    ...(wantsUsage && usage !== null ? [`data: ${JSON.stringify({ ...base, choices: [], usage })}\n\n`] : []),
-    ...(answer.withoutDone ? [] : ['data: [DONE]\n\n']),
-  ];
-  const write = (data: string | Buffer) => new Promise<void>((resolve) => response.write(data, () => resolve()));
-  response.writeHead(answer.status ?? 200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache', ...answer.headers });
+  const frames: (string | Buffer)[] =
+    answer.raw !== undefined
+      ? [...answer.raw]
+      : [
+          ...reasoning.map((piece) => delta({ reasoning_content: piece })),
+          ...text.map((piece) => delta({ content: piece })),
+          ...(answer.toolCalls ?? []).map((call, index) => delta({ tool_calls: [{ index, ...call }] })),
+        ];
+  const tail =
+    answer.raw !== undefined
+      ? []
+      : [
+          delta({}, finish),
+          ...(wantsUsage && usage !== null
+            ? [`data: ${JSON.stringify({ ...base, choices: [], usage })}\n\n`]
+            : []),
+          ...(answer.withoutDone ? [] : ['data: [DONE]\n\n']),
+        ];
+  const write = (data: string | Buffer) =>
+    new Promise<void>((resolve) => response.write(data, () => resolve()));
+  response.writeHead(answer.status ?? 200, {
+    'content-type': 'text/event-stream',
+    'cache-control': 'no-cache',
+    ...answer.headers,
+  });
   response.flushHeaders();
   if (answer.raw === undefined) await write(delta({ role: 'assistant', content: '' }));
   for (const [index, frame] of [...frames, ...tail].entries()) {

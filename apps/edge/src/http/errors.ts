@@ -50,6 +50,8 @@ export function sendError(req: IncomingMessage, res: ServerResponse, error: Edge
   const html = prefersHtml(req.headers.accept);
   const body = Buffer.from(html ? errorHtml(error) : errorJson(error.code, error.message, error.requestId));
   res.statusCode = error.status;
+  // What a failed attempt may have left behind.
+  res.statusMessage = '';
   res.setHeader('Content-Type', html ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8');
   res.setHeader('Content-Length', body.length);
   res.setHeader('Cache-Control', 'no-store');

@@ -54,6 +54,7 @@ export class RouteTable {
     const touched = new Set<string>(answer.removed);
     if (answer.full) {
       for (const host of this.wanted.keys()) touched.add(host);
+      for (const host of this.live.keys()) touched.add(host);
       this.wanted = new Map();
     }
     for (const host of answer.removed) this.wanted.delete(host);
@@ -62,8 +63,7 @@ export class RouteTable {
       touched.add(route.host);
     }
     this.version = answer.version;
-    const before = this.live;
-    this.live = new Map(before);
+    this.live = new Map(this.live);
     const applied: Route[] = [];
     for (const host of touched) {
       const route = this.promote(host);

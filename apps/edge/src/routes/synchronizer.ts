@@ -34,6 +34,8 @@ export interface SyncStatus {
 
 /** Time that a call may take beyond what it was allowed to wait. */
 const CALL_MS = 10_000;
+/** Pause before a confirmation that failed is repeated. */
+const CONFIRM_AGAIN_MS = 1_000;
 
 /**
  * Keeps the routes as the control plane wants them. Level-triggered: it asks, applies what differs, and compares
@@ -50,6 +52,7 @@ export class Synchronizer {
   private refreshes: (() => void)[] = [];
   private unconfirmed = new Map<string, Route>();
   private confirming: Promise<void> | null = null;
+  private sweeping: Promise<unknown> | null = null;
   private version: string | null = null;
   private fetchedAt: number | null = null;
   private lastError: string | null = null;
@@ -93,6 +96,7 @@ export class Synchronizer {
     await this.deliveries.stop();
     await this.loop;
     await this.confirming;
+    await this.sweeping;
     await this.file.save(() => this.table.stored());
   }
 
@@ -138,7 +142,7 @@ export class Synchronizer {
         if (!news && performance.now() - began < this.times.idlePauseMs) pause = this.times.idlePauseMs;
       } catch (error) {
         // A poll that refresh() cut short is no failure.
-        if (!this.interrupt.signal.aborted) {
+        if (waitMs === 0 || !this.interrupt.signal.aborted) {
           failures++;
           this.lastError = error instanceof Error ? error.message : String(error);
           this.metrics.fetched(false);
@@ -147,13 +151,12 @@ export class Synchronizer {
         }
       }
       for (const done of asked) done();
-      // A stored version counts as the base of deltas only after a full answer of this process.
       if (pause > 0 && this.refreshes.length === 0) await sleep(pause, this.interrupt.signal);
     }
     for (const done of this.refreshes) done();
   }
 
-  /** @returns whether anything changed */
+  /** @returns whether the version moved: a source that repeats itself must not make the loop spin */
   private async fetch(since: string | null, waitMs: number): Promise<boolean> {
     const limit = AbortSignal.timeout(waitMs + CALL_MS);
     // A call that was asked for by refresh() is not cut short by the next one: that one follows it.
@@ -167,22 +170,19 @@ export class Synchronizer {
     this.metrics.fetched(true);
     this.fetchedAt = Date.now();
     this.lastError = null;
-    const news = answer.full || answer.version !== this.version || answer.routes.length > 0 || answer.removed.length > 0;
-    if (!news) {
-      this.confirm();
-      return false;
+    const moved = answer.version !== this.version;
+    if (moved || answer.full || answer.routes.length > 0 || answer.removed.length > 0) {
+      this.version = answer.version;
+      this.changed(this.table.apply(answer));
     }
-    this.version = answer.version;
-    const before = this.table.current;
-    this.changed(this.table.apply(answer), before === null || answer.full);
-    return true;
+    return moved;
   }
 
   /** After every change: what is missing is fetched, the state is stored, what went live is told. */
-  private changed(applied: Route[], always = false): void {
+  private changed(applied: Route[]): void {
     this.deliveries.want(this.table.pending());
     this.measure();
-    if (always || applied.length > 0 || this.version !== null) void this.file.save(() => this.table.stored());
+    void this.file.save(() => this.table.stored());
     this.sweep();
     if (applied.length === 0 || this.version === null) return;
     for (const route of applied) this.unconfirmed.set(route.host, route);
@@ -196,9 +196,9 @@ export class Synchronizer {
     this.confirm();
   }
 
-  /** Tells the control plane what is live; what could not be told is told with the next answer. */
+  /** Tells the control plane what is live; what could not be told is told again a little later. */
   private confirm(): void {
-    if (!this.source.confirm || this.confirming || this.unconfirmed.size === 0 || this.version === null) return;
+    if (!this.source.confirm || this.confirming || this.stopping.signal.aborted || this.unconfirmed.size === 0 || this.version === null) return;
     const routes = [...this.unconfirmed.values()];
     this.unconfirmed = new Map();
     const signal = AbortSignal.any([this.stopping.signal, AbortSignal.timeout(CALL_MS)]);
@@ -213,13 +213,15 @@ export class Synchronizer {
       .finally(() => {
         this.confirming = null;
         if (!failed) this.confirm();
+        else if (!this.stopping.signal.aborted) setTimeout(() => this.confirm(), CONFIRM_AGAIN_MS).unref();
       });
   }
 
   private sweep(): void {
-    this.store.collect(this.table.referenced()).catch((error: unknown) => {
-      this.logger.warn({ err: error }, 'unused artifacts could not be removed');
-    });
+    this.sweeping ??= this.store
+      .collect(this.table.referenced())
+      .catch((error: unknown) => this.logger.warn({ err: error }, 'unused artifacts could not be removed'))
+      .finally(() => (this.sweeping = null));
   }
 
   private measure(): void {

@@ -133,8 +133,10 @@ class Steps {
 
   private versionNote(engine: string | null): void {
     const asked = this.spec.nodejs_version ?? engine;
-    const major = process.versions.node.split('.')[0]!;
-    if (asked !== null && !asked.includes(major))
+    const major = Number(process.versions.node.split('.')[0]);
+    // "20", "20.x", "^20.1", but not ">=18": a lower bound is met.
+    const wanted = /^[\^~v=\s]*(\d+)[\d.x*\s]*$/.exec(asked ?? '');
+    if (wanted && Number(wanted[1]) !== major)
       this.say(`note: Node ${asked} was asked for; this region builds with Node ${process.versions.node}`);
   }
 

@@ -11,7 +11,9 @@ export function ignoreAbort(error: unknown): void {
 }
 
 export function isAbort(error: unknown): boolean {
-  return error instanceof Error && (error.name === 'AbortError' || error.name === 'TimeoutError');
+  // By name: an error of another realm (a test's) is no `instanceof Error` here.
+  const name = (error as { name?: unknown } | null)?.name;
+  return name === 'AbortError' || name === 'TimeoutError';
 }
 
 /** Growing waits with a random part, so that agents do not come back all at once. */

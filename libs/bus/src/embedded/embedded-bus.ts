@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { asError, type Backoff } from '../backoff.js';
+import { asError, closeMs, within, type Backoff } from '../backoff.js';
 import { checkPattern, encodeEnvelope, matches, type Envelope } from '../envelope.js';
 import {
   BusUnavailable,
@@ -74,7 +74,9 @@ export class EmbeddedBus implements EventBus {
     if (this.closed) throw new BusUnavailable('the embedded bus is closed');
     let consumer = this.consumers.get(options.durable);
     if (consumer === undefined) {
-      consumer = new EmbeddedConsumer(options.durable, pattern, this.redelivery, this.onError, (item) => this.handled(item));
+      consumer = new EmbeddedConsumer(options.durable, pattern, this.redelivery, this.onError, (item) =>
+        this.handled(item),
+      );
       this.consumers.set(options.durable, consumer);
       for (const item of this.known.values()) {
         if (matches(pattern, item.type)) consumer.push(item);
@@ -113,7 +115,7 @@ export class EmbeddedBus implements EventBus {
     if (this.closed) return;
     this.closed = true;
     this.hints.clear();
-    await Promise.all([...this.consumers.values()].map((consumer) => consumer.close()));
+    await within(closeMs, Promise.all([...this.consumers.values()].map((consumer) => consumer.close())));
     clearTimeout(this.graceTimer);
     clearImmediate(this.settling);
     this.tellSettled();

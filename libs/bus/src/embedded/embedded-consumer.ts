@@ -114,10 +114,13 @@ export class EmbeddedConsumer {
       await member.handler(JSON.parse(item.text) as Envelope, { attempt, signal: member.stop.signal });
     } catch (error) {
       this.onError(asError(error), `${this.name} ${item.type} ${item.id}`);
-      const timer = setTimeout(() => {
-        this.timers.delete(timer);
-        this.enqueue({ item, attempt: attempt + 1 });
-      }, backoffMs(attempt, this.redelivery));
+      const timer = setTimeout(
+        () => {
+          this.timers.delete(timer);
+          this.enqueue({ item, attempt: attempt + 1 });
+        },
+        backoffMs(attempt, this.redelivery),
+      );
       this.timers.add(timer);
       return;
     }

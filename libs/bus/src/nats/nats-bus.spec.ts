@@ -30,7 +30,10 @@ withNats(title, () => {
   beforeAll(async () => {
     nats = await startNats();
   }, 60_000);
+  const cleanups: (() => Promise<unknown>)[] = [];
+  // Also after a failed test nothing may be left running: it would keep Jest waiting.
   afterEach(async () => {
+    for (const cleanup of cleanups.splice(0)) await cleanup();
     await Promise.all(opened.splice(0).map((bus) => bus.close()));
   });
   afterAll(() => nats.stop());
@@ -54,7 +57,11 @@ withNats(title, () => {
     const bus = open();
     const got: number[] = [];
     const hints: number[] = [];
-    await bus.subscribe(thing.subject, { durable: 'test-early' }, async (event) => void got.push(event.data as number));
+    await bus.subscribe(
+      thing.subject,
+      { durable: 'test-early' },
+      async (event) => void got.push(event.data as number),
+    );
     await bus.subscribeAll(thing.subject, (event) => void hints.push(event.data as number));
     await until('the reason', () => bus.status().detail.includes('cannot be reached'));
     expect(bus.status().connected).toBe(false);
@@ -82,7 +89,11 @@ withNats(title, () => {
     const bus = await ready(open());
     const got: number[] = [];
     const hints: number[] = [];
-    await bus.subscribe(thing.subject, { durable: 'test-restart' }, async (event) => void got.push(event.data as number));
+    await bus.subscribe(
+      thing.subject,
+      { durable: 'test-restart' },
+      async (event) => void got.push(event.data as number),
+    );
     await bus.subscribeAll(thing.subject, (event) => void hints.push(event.data as number));
     await bus.publish([thing(101)]);
     await until('the first', () => got.includes(101));
@@ -99,18 +110,26 @@ withNats(title, () => {
   }, 60_000);
 
   it('a message that its member held when it died goes to another one', async () => {
-    const dying = await ready(new NatsBus({ servers: nats.url, redelivery, pullMs: 1_000, ackWaitMs: 1_000 }));
+    const dying = await ready(
+      new NatsBus({ servers: nats.url, redelivery, pullMs: 1_000, ackWaitMs: 1_000 }),
+    );
+    cleanups.push(() => dying.close());
     let held = 0;
-    await dying.subscribe(thing.subject, { durable: 'test-dying' }, () => {
+    await dying.subscribe(thing.subject, { durable: 'test-dying' }, (_event, { signal }) => {
       held += 1;
-      return new Promise(() => undefined);
+      return new Promise((resolve) => signal.addEventListener('abort', () => resolve()));
     });
     await dying.publish([thing(201)]);
     await until('it is held', () => held === 1);
     // While the member lives it asks for more time, however long the handler takes.
     const heir = await ready(new NatsBus({ servers: nats.url, redelivery, pullMs: 1_000, ackWaitMs: 1_000 }));
+    cleanups.push(() => heir.close());
     const got: number[] = [];
-    await heir.subscribe(thing.subject, { durable: 'test-dying' }, async (event) => void got.push(event.data as number));
+    await heir.subscribe(
+      thing.subject,
+      { durable: 'test-dying' },
+      async (event) => void got.push(event.data as number),
+    );
     await pause(2_500);
     expect(got).not.toContain(201);
     // Cut like kill -9: the connection ends, nothing is given back.
@@ -118,16 +137,23 @@ withNats(title, () => {
     (dying as unknown as { stopped: AbortController }).stopped.abort();
     await connection.close();
     await until('the other member', () => got.includes(201));
-    await heir.close();
   }, 60_000);
 
   it('a wiped store is noticed and everything is brought again from the outbox, once in effect', async () => {
-    const schema = await testSchema('bus_wipe', 'create table effect (event_id uuid not null, n int not null)');
+    const schema = await testSchema(
+      'bus_wipe',
+      'create table effect (event_id uuid not null, n int not null)',
+    );
     const effects = async () =>
       (await schema.db.query<{ n: number }>('select n from effect order by n')).map((row) => row.n);
     const bus = await ready(open());
     const relay = new OutboxRelay(schema.db, bus, { pollMs: 100 });
     await relay.start();
+    cleanups.push(
+      () => relay.stop(),
+      () => bus.close(),
+      () => schema.close(),
+    );
     let blocked = false;
     const handle = once<number>(schema.db, 'test-wipe', async (tx, event) => {
       if (blocked) throw new Error('not now');
@@ -138,7 +164,9 @@ withNats(title, () => {
       handle(event as Envelope<number>, delivery),
     );
     const sayMany = (from: number, count: number) =>
-      schema.db.transaction((tx) => say(tx, ...Array.from({ length: count }, (_, index) => wiped(from + index))));
+      schema.db.transaction((tx) =>
+        say(tx, ...Array.from({ length: count }, (_, index) => wiped(from + index))),
+      );
 
     for (let round = 0; round < 3; round += 1) {
       const base = round * 30;
@@ -159,8 +187,5 @@ withNats(title, () => {
       while ((await effects()).length < base + 30 && Date.now() < late) await pause(20);
       expect(await effects()).toEqual(Array.from({ length: base + 30 }, (_, n) => n));
     }
-    await relay.stop();
-    await bus.close();
-    await schema.close();
   }, 120_000);
 });

@@ -1,6 +1,14 @@
-import { jetstream, jetstreamManager, type JetStreamClient, type JetStreamManager, JetStreamApiError, RetentionPolicy, StorageType } from '@nats-io/jetstream';
+import {
+  jetstream,
+  jetstreamManager,
+  type JetStreamClient,
+  type JetStreamManager,
+  JetStreamApiError,
+  RetentionPolicy,
+  StorageType,
+} from '@nats-io/jetstream';
 import { connect, nanos, type Msg, type NatsConnection } from '@nats-io/transport-node';
-import { asError, backoffMs, sleep, type Backoff } from '../backoff.js';
+import { asError, backoffMs, closeMs, sleep, within, type Backoff } from '../backoff.js';
 import { checkPattern, encodeEnvelope, isEnvelope, type Envelope } from '../envelope.js';
 import {
   BusUnavailable,
@@ -94,7 +102,9 @@ export class NatsBus implements EventBus {
     const failed = results.find((result) => result.status === 'rejected');
     if (failed !== undefined) {
       this.check();
-      throw new BusUnavailable(`NATS did not take it: ${asError(failed.reason).message}`, { cause: failed.reason });
+      throw new BusUnavailable(`NATS did not take it: ${asError(failed.reason).message}`, {
+        cause: failed.reason,
+      });
     }
   }
 
@@ -159,20 +169,19 @@ export class NatsBus implements EventBus {
 
   /** Something was missing on the server: looks after the stream again, in the background. */
   check(): void {
-    if (this.connection !== undefined && this.link !== undefined) void this.prepare(this.connection, 'checking the stream');
+    if (this.connection !== undefined && this.link !== undefined)
+      void this.prepare(this.connection, 'checking the stream');
   }
 
   async close(): Promise<void> {
     if (this.stopped.signal.aborted) return this.running;
-    await Promise.all([...this.consumers].map((consumer) => consumer.close()));
+    await within(closeMs, Promise.all([...this.consumers].map((consumer) => consumer.close())));
     this.stopped.abort();
     this.detail = 'closed';
     this.drop('closed');
     const connection = this.connection;
     if (connection !== undefined && !connection.isClosed()) {
-      const limit = new AbortController();
-      await Promise.race([connection.drain().catch(() => undefined), sleep(2_000, limit.signal)]);
-      limit.abort();
+      await within(2_000, connection.drain());
       await connection.close().catch(() => undefined);
     }
     await this.running;

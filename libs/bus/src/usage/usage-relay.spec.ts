@@ -3,7 +3,13 @@ import { canStartKafka, startKafka, type KafkaPart } from '@nebo/test-kit';
 import { Kafka, logLevel, type KafkaMessage } from 'kafkajs';
 import { pause, until } from '../../test/bus.contract.js';
 import { KafkaUsageProducer } from './kafka-producer.js';
-import { UsageRelay, usageTopic, type UsageProducer, type UsageRecord, type UsageSource } from './usage-relay.js';
+import {
+  UsageRelay,
+  usageTopic,
+  type UsageProducer,
+  type UsageRecord,
+  type UsageSource,
+} from './usage-relay.js';
 
 const backoff = { baseMs: 5, maxMs: 20 };
 
@@ -179,7 +185,11 @@ withKafka(able.found === null ? `Kafka (skipped: ${able.reason})` : 'Kafka', () 
     for (const message of messages) {
       const record = byId.get(String(message.headers!['record-id']))!;
       expect(String(message.key)).toBe(record.account);
-      expect(JSON.parse(String(message.value))).toEqual({ tokens: 5, id: record.id, account: record.account });
+      expect(JSON.parse(String(message.value))).toEqual({
+        tokens: 5,
+        id: record.id,
+        account: record.account,
+      });
     }
     await pause(10);
   }, 240_000);

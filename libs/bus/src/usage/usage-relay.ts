@@ -91,7 +91,7 @@ export class UsageRelay {
   }
 
   private async run(): Promise<void> {
-    for (let failures = 0; !this.stopping.signal.aborted; ) {
+    for (let failures = 0; !this.stopping.signal.aborted;) {
       try {
         if (!this.connected) {
           await this.producer.connect();

@@ -1,14 +1,4 @@
-/**
- * What apps-builder says (`nebo.apps-builder.…`). Payloads only gain optional fields; account and trace stand in the
- * envelope. The service declares the events with `defineEvent` in its `events.ts`, hearers in theirs.
- */
-export const appsSubjects = {
-  appCreated: 'nebo.apps-builder.app.created.v1',
-  appDeleted: 'nebo.apps-builder.app.deleted.v1',
-  buildFinished: 'nebo.apps-builder.build.finished.v1',
-  routeChanged: 'nebo.apps-builder.route.changed.v1',
-  auditWritten: 'nebo.apps-builder.audit.written.v1',
-} as const;
+import { defineEvent } from '@nebo/bus';
 
 /** `app.created` and `app.deleted`. */
 export interface AppEvent {
@@ -46,3 +36,12 @@ export interface AuditEvent {
   /** Never a secret. */
   details: Record<string, unknown>;
 }
+
+/** All that apps-builder says. Payloads only gain optional fields; the account stands in the envelope. */
+export const appsEvents = {
+  appCreated: defineEvent<AppEvent>('nebo.apps-builder.app.created.v1'),
+  appDeleted: defineEvent<AppEvent>('nebo.apps-builder.app.deleted.v1'),
+  buildFinished: defineEvent<BuildFinishedEvent>('nebo.apps-builder.build.finished.v1'),
+  routeChanged: defineEvent<RouteChangedEvent>('nebo.apps-builder.route.changed.v1'),
+  auditWritten: defineEvent<AuditEvent>('nebo.apps-builder.audit.written.v1'),
+};

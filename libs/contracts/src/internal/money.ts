@@ -14,14 +14,27 @@ export interface ReserveRequest {
   key_id?: string;
   amount: string;
   description: string;
+  /** Versions of the prices that the amount was made from; kept with the transfers. */
+  prices?: PriceRef[];
   /** Database time; a reservation that was neither captured nor voided by then is void. Default 60. */
   expires_in_seconds?: number;
 }
 
+/** A version of a price. */
+export interface PriceRef {
+  id: string;
+  version: number;
+}
+
+/** Answer of `reserve`, `capture`, `void` and `refund`: how the reservation stands now. */
 export interface Reservation {
   operation_id: string;
   amount: string;
   state: 'held' | 'captured' | 'void' | 'expired';
+  /** What was charged; "0" until captured. */
+  captured: string;
+  /** What was paid back of it. */
+  refunded: string;
   expires_at: string;
 }
 
@@ -57,6 +70,15 @@ export interface VoidRequest {
   account_id: string;
 }
 
+/** `refund`: pays back a captured reservation, once. 409 `not_captured`, `already_refunded` (with another amount). */
+export interface RefundRequest {
+  operation_id: string;
+  account_id: string;
+  /** At most what was captured; that when absent. */
+  amount?: string;
+  description: string;
+}
+
 /** `span-open`: what lasts is charged hour by hour from `started_at` until the span is closed. */
 export interface SpanOpenRequest {
   /** Id of the span; usually resource id and generation. */
@@ -68,12 +90,28 @@ export interface SpanOpenRequest {
   /** RFC 3339. */
   started_at: string;
   description: string;
+  prices?: PriceRef[];
+  /** 402 when less than this is available: a floating IP needs its whole month, though it is charged by the hour. */
+  needs_available?: string;
 }
 
+/** `span-close`: charges the exact rest. Safe to repeat with the same end; 409 `already_closed` with another one. */
 export interface SpanCloseRequest {
   operation_id: string;
   account_id: string;
   ended_at: string;
+}
+
+/** Answer of `span-open` and `span-close`. */
+export interface SpanState {
+  operation_id: string;
+  resource: string;
+  started_at: string;
+  /** Null while open. */
+  ended_at: string | null;
+  charged_until: string;
+  /** 10⁻⁹ rubles so far. */
+  charged: string;
 }
 
 /** One price of the versioned table. `GET /internal/v1/prices?prefix=model.` */
@@ -92,9 +130,21 @@ export interface PricesSetRequest {
   prices: { id: string; amount: string; unit: string }[];
 }
 
-/** `POST /internal/v1/keys/resolve`: whose key it is, by its keyed hash (base64url). 404 when unknown, revoked or disabled. */
-export interface KeyResolveRequest {
-  hash: string;
+/** A tariff plan of accounts. `GET /internal/v1/tariff-plans`; its price is `tariff.<id>.month`. */
+export interface TariffPlanInfo {
+  id: string;
+  name: string;
+  is_default: boolean;
+  /** Hours that are included in each month. */
+  active_cpu_hours: number;
+  memory_gb_hours: number;
+}
+
+/** `POST /internal/v1/money/reconcile`: everything recomputed from the ledger; what differs is reported, never mended. */
+export interface ReconcileReport {
+  ok: boolean;
+  at: string;
+  differences: { account_id: string; subject: string; recorded: string; computed: string }[];
 }
 
 /** Codes of 402 from `reserve`, told apart for the caller. */

@@ -40,7 +40,3 @@ export interface RoutesApplied {
   routes?: { host: string; build_id: string | null }[];
 }
 
-/** `GET /internal/v1/projects/{id}/usage` at apps-builder: what still lies in a project. */
-export interface ProjectUsage {
-  apps: number;
-}

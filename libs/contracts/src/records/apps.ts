@@ -97,7 +97,7 @@ export class V1AppCreate {
   gitlab_connection_id?: string | null;
   @StrField({ default: '', max: 500 })
   repo_full_name: string = '';
-  @IntField({ default: 0 })
+  @IntField({ default: 0, min: 0, max: Number.MAX_SAFE_INTEGER })
   repo_id: number = 0;
   @StrField({ default: 'main', max: 255 })
   branch: string = 'main';

@@ -31,3 +31,4 @@ export class V1ProjectUpdate {
   @StrField({ nullable: true, optional: true, max: 16 })
   emoji?: string | null;
 }
+

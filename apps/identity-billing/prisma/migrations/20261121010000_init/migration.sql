@@ -59,9 +59,9 @@ create table api_key (
   issuer_id uuid not null,
   -- Control keys: statements, and the projects they are limited to (null: no limit).
   policy jsonb,
-  project_ids uuid[],
+  project_ids jsonb,
   -- Inference keys: models they may use (null: all), and 10⁻⁹ rubles per calendar month in UTC (null: no limit).
-  models text[],
+  models jsonb,
   monthly_limit bigint check (monthly_limit >= 0),
   state text not null default 'active' check (state in ('active', 'disabled', 'revoked')),
   -- Rises with every change.
@@ -110,7 +110,7 @@ create trigger append_only_truncate before truncate on audit_entry for each stat
 -- The hot read of every request that the gateway has not in memory: one round trip, past the tenants (a key says whose it is).
 create function key_resolve(p_hash bytea)
 returns table (
-  id uuid, account_id uuid, kind text, policy jsonb, project_ids uuid[], models text[], monthly_limit bigint, version integer, role text)
+  id uuid, account_id uuid, kind text, policy jsonb, project_ids jsonb, models jsonb, monthly_limit bigint, version integer, role text)
 language plpgsql stable as $$
 begin
   perform set_config('app.account', 'system', true);

@@ -247,8 +247,8 @@ export type ApiKeyGroupByOutputType = {
   last_four: string
   issuer_id: string
   policy: runtime.JsonValue | null
-  models: string[]
-  project_ids: string[]
+  models: runtime.JsonValue | null
+  project_ids: runtime.JsonValue | null
   monthly_limit: bigint | null
   state: string
   version: number
@@ -289,8 +289,8 @@ export type ApiKeyWhereInput = {
   last_four?: Prisma.StringFilter<"ApiKey"> | string
   issuer_id?: Prisma.UuidFilter<"ApiKey"> | string
   policy?: Prisma.JsonNullableFilter<"ApiKey">
-  models?: Prisma.StringNullableListFilter<"ApiKey">
-  project_ids?: Prisma.StringNullableListFilter<"ApiKey">
+  models?: Prisma.JsonNullableFilter<"ApiKey">
+  project_ids?: Prisma.JsonNullableFilter<"ApiKey">
   monthly_limit?: Prisma.BigIntNullableFilter<"ApiKey"> | bigint | number | null
   state?: Prisma.StringFilter<"ApiKey"> | string
   version?: Prisma.IntFilter<"ApiKey"> | number
@@ -310,8 +310,8 @@ export type ApiKeyOrderByWithRelationInput = {
   last_four?: Prisma.SortOrder
   issuer_id?: Prisma.SortOrder
   policy?: Prisma.SortOrderInput | Prisma.SortOrder
-  models?: Prisma.SortOrder
-  project_ids?: Prisma.SortOrder
+  models?: Prisma.SortOrderInput | Prisma.SortOrder
+  project_ids?: Prisma.SortOrderInput | Prisma.SortOrder
   monthly_limit?: Prisma.SortOrderInput | Prisma.SortOrder
   state?: Prisma.SortOrder
   version?: Prisma.SortOrder
@@ -335,8 +335,8 @@ export type ApiKeyWhereUniqueInput = Prisma.AtLeast<{
   last_four?: Prisma.StringFilter<"ApiKey"> | string
   issuer_id?: Prisma.UuidFilter<"ApiKey"> | string
   policy?: Prisma.JsonNullableFilter<"ApiKey">
-  models?: Prisma.StringNullableListFilter<"ApiKey">
-  project_ids?: Prisma.StringNullableListFilter<"ApiKey">
+  models?: Prisma.JsonNullableFilter<"ApiKey">
+  project_ids?: Prisma.JsonNullableFilter<"ApiKey">
   monthly_limit?: Prisma.BigIntNullableFilter<"ApiKey"> | bigint | number | null
   state?: Prisma.StringFilter<"ApiKey"> | string
   version?: Prisma.IntFilter<"ApiKey"> | number
@@ -356,8 +356,8 @@ export type ApiKeyOrderByWithAggregationInput = {
   last_four?: Prisma.SortOrder
   issuer_id?: Prisma.SortOrder
   policy?: Prisma.SortOrderInput | Prisma.SortOrder
-  models?: Prisma.SortOrder
-  project_ids?: Prisma.SortOrder
+  models?: Prisma.SortOrderInput | Prisma.SortOrder
+  project_ids?: Prisma.SortOrderInput | Prisma.SortOrder
   monthly_limit?: Prisma.SortOrderInput | Prisma.SortOrder
   state?: Prisma.SortOrder
   version?: Prisma.SortOrder
@@ -383,8 +383,8 @@ export type ApiKeyScalarWhereWithAggregatesInput = {
   last_four?: Prisma.StringWithAggregatesFilter<"ApiKey"> | string
   issuer_id?: Prisma.UuidWithAggregatesFilter<"ApiKey"> | string
   policy?: Prisma.JsonNullableWithAggregatesFilter<"ApiKey">
-  models?: Prisma.StringNullableListFilter<"ApiKey">
-  project_ids?: Prisma.StringNullableListFilter<"ApiKey">
+  models?: Prisma.JsonNullableWithAggregatesFilter<"ApiKey">
+  project_ids?: Prisma.JsonNullableWithAggregatesFilter<"ApiKey">
   monthly_limit?: Prisma.BigIntNullableWithAggregatesFilter<"ApiKey"> | bigint | number | null
   state?: Prisma.StringWithAggregatesFilter<"ApiKey"> | string
   version?: Prisma.IntWithAggregatesFilter<"ApiKey"> | number
@@ -400,8 +400,8 @@ export type ApiKeyCreateInput = {
   prefix: string
   last_four: string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyCreatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyCreateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: bigint | number | null
   state?: string
   version?: number
@@ -421,8 +421,8 @@ export type ApiKeyUncheckedCreateInput = {
   last_four: string
   issuer_id: string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyCreatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyCreateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: bigint | number | null
   state?: string
   version?: number
@@ -438,8 +438,8 @@ export type ApiKeyUpdateInput = {
   prefix?: Prisma.StringFieldUpdateOperationsInput | string
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -459,8 +459,8 @@ export type ApiKeyUncheckedUpdateInput = {
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   issuer_id?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -478,8 +478,8 @@ export type ApiKeyCreateManyInput = {
   last_four: string
   issuer_id: string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyCreatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyCreateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: bigint | number | null
   state?: string
   version?: number
@@ -495,8 +495,8 @@ export type ApiKeyUpdateManyMutationInput = {
   prefix?: Prisma.StringFieldUpdateOperationsInput | string
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -514,8 +514,8 @@ export type ApiKeyUncheckedUpdateManyInput = {
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   issuer_id?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -531,14 +531,6 @@ export type ApiKeyListRelationFilter = {
 
 export type ApiKeyOrderByRelationAggregateInput = {
   _count?: Prisma.SortOrder
-}
-
-export type StringNullableListFilter<$PrismaModel = never> = {
-  equals?: string[] | Prisma.ListStringFieldRefInput<$PrismaModel> | null
-  has?: string | Prisma.StringFieldRefInput<$PrismaModel> | null
-  hasEvery?: string[] | Prisma.ListStringFieldRefInput<$PrismaModel>
-  hasSome?: string[] | Prisma.ListStringFieldRefInput<$PrismaModel>
-  isEmpty?: boolean
 }
 
 export type ApiKeyAccount_idIdCompoundUniqueInput = {
@@ -691,26 +683,8 @@ export type ApiKeyUncheckedUpdateManyWithoutIssuerNestedInput = {
   deleteMany?: Prisma.ApiKeyScalarWhereInput | Prisma.ApiKeyScalarWhereInput[]
 }
 
-export type ApiKeyCreatemodelsInput = {
-  set: string[]
-}
-
-export type ApiKeyCreateproject_idsInput = {
-  set: string[]
-}
-
 export type BytesFieldUpdateOperationsInput = {
   set?: runtime.Bytes
-}
-
-export type ApiKeyUpdatemodelsInput = {
-  set?: string[]
-  push?: string | string[]
-}
-
-export type ApiKeyUpdateproject_idsInput = {
-  set?: string[]
-  push?: string | string[]
 }
 
 export type NullableBigIntFieldUpdateOperationsInput = {
@@ -741,8 +715,8 @@ export type ApiKeyCreateWithoutAccountInput = {
   prefix: string
   last_four: string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyCreatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyCreateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: bigint | number | null
   state?: string
   version?: number
@@ -760,8 +734,8 @@ export type ApiKeyUncheckedCreateWithoutAccountInput = {
   last_four: string
   issuer_id: string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyCreatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyCreateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: bigint | number | null
   state?: string
   version?: number
@@ -808,8 +782,8 @@ export type ApiKeyScalarWhereInput = {
   last_four?: Prisma.StringFilter<"ApiKey"> | string
   issuer_id?: Prisma.UuidFilter<"ApiKey"> | string
   policy?: Prisma.JsonNullableFilter<"ApiKey">
-  models?: Prisma.StringNullableListFilter<"ApiKey">
-  project_ids?: Prisma.StringNullableListFilter<"ApiKey">
+  models?: Prisma.JsonNullableFilter<"ApiKey">
+  project_ids?: Prisma.JsonNullableFilter<"ApiKey">
   monthly_limit?: Prisma.BigIntNullableFilter<"ApiKey"> | bigint | number | null
   state?: Prisma.StringFilter<"ApiKey"> | string
   version?: Prisma.IntFilter<"ApiKey"> | number
@@ -825,8 +799,8 @@ export type ApiKeyCreateWithoutIssuerInput = {
   prefix: string
   last_four: string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyCreatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyCreateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: bigint | number | null
   state?: string
   version?: number
@@ -843,8 +817,8 @@ export type ApiKeyUncheckedCreateWithoutIssuerInput = {
   prefix: string
   last_four: string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyCreatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyCreateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: bigint | number | null
   state?: string
   version?: number
@@ -887,8 +861,8 @@ export type ApiKeyCreateManyAccountInput = {
   last_four: string
   issuer_id: string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyCreatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyCreateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: bigint | number | null
   state?: string
   version?: number
@@ -904,8 +878,8 @@ export type ApiKeyUpdateWithoutAccountInput = {
   prefix?: Prisma.StringFieldUpdateOperationsInput | string
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -923,8 +897,8 @@ export type ApiKeyUncheckedUpdateWithoutAccountInput = {
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   issuer_id?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -941,8 +915,8 @@ export type ApiKeyUncheckedUpdateManyWithoutAccountInput = {
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   issuer_id?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -958,8 +932,8 @@ export type ApiKeyCreateManyIssuerInput = {
   prefix: string
   last_four: string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyCreatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyCreateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: bigint | number | null
   state?: string
   version?: number
@@ -975,8 +949,8 @@ export type ApiKeyUpdateWithoutIssuerInput = {
   prefix?: Prisma.StringFieldUpdateOperationsInput | string
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -993,8 +967,8 @@ export type ApiKeyUncheckedUpdateWithoutIssuerInput = {
   prefix?: Prisma.StringFieldUpdateOperationsInput | string
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -1010,8 +984,8 @@ export type ApiKeyUncheckedUpdateManyWithoutIssuerInput = {
   prefix?: Prisma.StringFieldUpdateOperationsInput | string
   last_four?: Prisma.StringFieldUpdateOperationsInput | string
   policy?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
-  models?: Prisma.ApiKeyUpdatemodelsInput | string[]
-  project_ids?: Prisma.ApiKeyUpdateproject_idsInput | string[]
+  models?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
+  project_ids?: Prisma.NullableJsonNullValueInput | runtime.InputJsonValue
   monthly_limit?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   state?: Prisma.StringFieldUpdateOperationsInput | string
   version?: Prisma.IntFieldUpdateOperationsInput | number
@@ -1134,10 +1108,10 @@ export type $ApiKeyPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs
     issuer_id: string
     policy: runtime.JsonValue | null
     /**
-     * Null in the database: no limit. Written by SQL, since a Prisma list is never null.
+     * Lists of strings; null: no limit (a Prisma list is never null, so they are JSON).
      */
-    models: string[]
-    project_ids: string[]
+    models: runtime.JsonValue | null
+    project_ids: runtime.JsonValue | null
     monthly_limit: bigint | null
     state: string
     version: number
@@ -1577,8 +1551,8 @@ export interface ApiKeyFieldRefs {
   readonly last_four: Prisma.FieldRef<"ApiKey", 'String'>
   readonly issuer_id: Prisma.FieldRef<"ApiKey", 'String'>
   readonly policy: Prisma.FieldRef<"ApiKey", 'Json'>
-  readonly models: Prisma.FieldRef<"ApiKey", 'String[]'>
-  readonly project_ids: Prisma.FieldRef<"ApiKey", 'String[]'>
+  readonly models: Prisma.FieldRef<"ApiKey", 'Json'>
+  readonly project_ids: Prisma.FieldRef<"ApiKey", 'Json'>
   readonly monthly_limit: Prisma.FieldRef<"ApiKey", 'BigInt'>
   readonly state: Prisma.FieldRef<"ApiKey", 'String'>
   readonly version: Prisma.FieldRef<"ApiKey", 'Int'>

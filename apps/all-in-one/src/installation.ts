@@ -1,0 +1,147 @@
+import { createServer } from 'node:net';
+import { mkdirSync } from 'node:fs';
+import { committedContracts, createGateway } from '@nebo/api-gateway';
+import { createEdge, peersRouteSource } from '@nebo/edge';
+import type { PartHealth } from '@nebo/service-kit';
+import {
+  bootService, busFrom, type Config, createRuntime, homeOf, LocalTarget, masterKeyOf, migrateServices, Peers, type RunningService, type Runtime,
+} from '@nebo/service-kit';
+import { startEmbeddedPostgres } from '@nebo/persistence';
+import type { Logger } from 'pino';
+import { startAgent } from './agent.js';
+import type { Credentials } from './credentials.js';
+import { ensureDemo } from './demo-account.js';
+import { takeHome } from './home-lock.js';
+import { services } from './services.js';
+
+/** Options of `startInstallation`. */
+export interface InstallationOptions {
+  config: Config;
+  log: Logger;
+  onStep?: (text: string) => void;
+}
+
+/** Everything, running in this process. */
+export interface Installation {
+  credentials: Credentials;
+  /** What a person should know: what is simulated or not isolated. */
+  notes: string[];
+  stop(): Promise<void>;
+}
+
+/** Ports that people address, with their settings. */
+const ports = [
+  ['NEBO_API_PORT', 4000],
+  ['NEBO_AI_PORT', 4001],
+  ['NEBO_EDGE_PORT', 8080],
+  ['NEBO_EDGE_TLS_PORT', 8443],
+] as const;
+
+/**
+ * Starts PostgreSQL, all services, gateway, agent and edge in this process and makes the demo account.
+ * @throws Error with one sentence for the user: a port is taken, a setting is wrong, the data folder is broken or in use
+ */
+export async function startInstallation({ config, log, onStep = () => undefined }: InstallationOptions): Promise<Installation> {
+  const home = homeOf(config);
+  const stops: (() => Promise<unknown> | void)[] = [];
+  const stop = async () => {
+    for (const end of stops.splice(0).reverse()) {
+      await Promise.resolve(end()).catch((err: unknown) => log.error({ err }, 'a part did not stop cleanly'));
+    }
+  };
+  try {
+    await checkPorts(config);
+    mkdirSync(home, { recursive: true, mode: 0o711 });
+    stops.push(takeHome(home));
+    const masterKey = masterKeyOf(config);
+    const adminUrl = await database(config, home, masterKey.rolePassword('postgres'), stops, onStep);
+    const bus = await busFrom(config, log);
+    stops.push(() => bus.close());
+    const runtime = createRuntime({ config, log, adminUrl, bus });
+    stops.push(() => runtime.targets.close());
+    onStep('migrating');
+    await migrateServices(adminUrl, masterKey, services);
+    onStep('starting services');
+    await bootAll(runtime, stops);
+    return { ...(await openDoors(runtime, stops, onStep)), stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** Two ports in use are found before anything is made. */
+async function checkPorts(config: Config): Promise<void> {
+  const bind = config.text('NEBO_BIND', '127.0.0.1');
+  for (const [setting, fallback] of ports) {
+    const port = config.port(setting, fallback);
+    if (port === 0) continue;
+    await new Promise<void>((resolve, reject) => {
+      const probe = createServer();
+      probe.once('error', (error: NodeJS.ErrnoException) => {
+        const why = error.code === 'EADDRINUSE' ? 'is taken' : `cannot be used (${error.code})`;
+        reject(new Error(`port ${port} ${why}; choose another with ${setting}`));
+      });
+      probe.listen(port, bind, () => probe.close(() => resolve()));
+    });
+  }
+}
+
+async function database(config: Config, home: string, password: string, stops: (() => Promise<unknown>)[], onStep: (text: string) => void): Promise<string> {
+  if (config.optional('DATABASE_URL')) return config.url('DATABASE_URL', undefined, ['postgres:', 'postgresql:']);
+  onStep('starting PostgreSQL');
+  const postgres = await startEmbeddedPostgres(home, password);
+  stops.push(() => postgres.stop());
+  return postgres.url;
+}
+
+async function bootAll(runtime: Runtime, stops: (() => Promise<unknown>)[]): Promise<void> {
+  const running = new Map<string, RunningService>();
+  for (const { name } of services) runtime.targets.set(name, new LocalTarget(() => running.get(name)!.fastify));
+  for (const definition of services) {
+    const service = await bootService(definition, runtime);
+    running.set(definition.name, service);
+    stops.push(() => service.close());
+  }
+}
+
+async function openDoors(runtime: Runtime, stops: (() => Promise<unknown> | void)[], onStep: (text: string) => void): Promise<Omit<Installation, 'stop'>> {
+  const { config, home, log } = runtime;
+  const peers = new Peers(runtime, 'all-in-one');
+  const parts: PartHealth[] = [
+    { name: 'region-agent', ok: false, required: true, detail: 'starting' },
+    { name: 'edge', ok: false, required: true, detail: 'starting' },
+    { name: 'demo account', ok: false, required: true, detail: 'starting' },
+  ];
+  const ready = (name: string) => {
+    const part = parts.find((candidate) => candidate.name === name)!;
+    part.ok = true;
+    delete part.detail;
+  };
+  const gateway = createGateway({ runtime, contracts: committedContracts(), alone: true, parts: () => parts });
+  const { apiPort, aiPort } = await gateway.start();
+  stops.push(() => gateway.stop());
+
+  onStep('starting edge and region agent');
+  const edge = createEdge({ config, home, log, source: peersRouteSource(peers) });
+  const { port, tlsPort } = await edge.start();
+  stops.push(() => edge.stop());
+  ready('edge');
+  const agent = await startAgent(runtime, peers, `http://127.0.0.1:${apiPort}`);
+  stops.push(() => agent.stop());
+  ready('region-agent');
+
+  const credentials = await ensureDemo(home, peers, {
+    base_url: `http://127.0.0.1:${apiPort}/v1`,
+    ai_url: `http://127.0.0.1:${aiPort}`,
+    edge_url: `http://127.0.0.1:${port}`,
+    edge_tls_url: `https://127.0.0.1:${tlsPort}`,
+  });
+  ready('demo account');
+  return { credentials, notes: [...agent.notes, ...modelNotes(config)] };
+}
+
+function modelNotes(config: Config): string[] {
+  if (config.optional('NEBO_INFERENCE_CONFIG')) return [];
+  return ['models are answered by the built-in simulator; NEBO_INFERENCE_CONFIG names a file with real providers'];
+}

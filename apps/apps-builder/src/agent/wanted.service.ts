@@ -1,0 +1,156 @@
+import { Inject, Injectable } from '@nestjs/common';
+import type { AgentIdentity, BuildSpec, ReplicaSpec, Wanted, WantedAnswer } from '@nebo/contracts';
+import { Database, type Sql } from '@nebo/persistence';
+import { RUNTIME, type Runtime } from '@nebo/service-kit';
+import { openEntries, type SealedEntry } from '../env/env.service.js';
+import { Changes } from '../shared/changes.js';
+import { type Feed, numberAfter, cursorOf } from '../shared/feed.js';
+import { Epochs } from './epoch.js';
+
+interface BuildRow {
+  id: string;
+  generation: number;
+  gone: boolean;
+  change: bigint;
+  account_id: string;
+  app_id: string;
+  env: SealedEntry[];
+  source_sha256: string;
+  source_bytes: number;
+  app_type: string;
+  framework: string | null;
+  nodejs_version: string | null;
+  root_directory: string | null;
+  install_command: string | null;
+  build_command: string | null;
+  start_command: string | null;
+  output_directory: string | null;
+}
+
+interface ReplicaRow {
+  id: string;
+  generation: number;
+  gone: boolean;
+  change: bigint;
+  account_id: string;
+  app_id: string;
+  build_id: string;
+  env: SealedEntry[];
+  artifact_sha256: string;
+  artifact_bytes: number;
+  start_command: string;
+  vcpu: number;
+  memory_mb: number;
+  readiness_path: string;
+  ready_timeout_ms: number;
+}
+
+/** What a region shall make so. The only place where variables are opened. */
+@Injectable()
+export class WantedService {
+  constructor(
+    private readonly database: Database,
+    private readonly changes: Changes,
+    private readonly epochs: Epochs,
+    @Inject(RUNTIME) private readonly runtime: Runtime,
+  ) {}
+
+  /**
+   * What changed in a region after a cursor; waits while nothing does.
+   * @param since null, or a cursor that is too old or another database's: everything
+   * @param waitMs 0 answers at once
+   * @throws ApiError 409 `stale_epoch`, also when a newer agent comes while this one waits
+   */
+  async since(agent: AgentIdentity, since: string | null, waitMs: number, gone: AbortSignal): Promise<WantedAnswer> {
+    const ear = this.changes.listen(`wanted:${agent.region_id}`);
+    const over = AbortSignal.any([gone, this.changes.stopping]);
+    const end = Date.now() + waitMs;
+    try {
+      for (;;) {
+        const answer = await this.database.transaction((tx) => this.read(tx, agent, since));
+        const left = end - Date.now();
+        if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;
+        await ear.next(left, over);
+      }
+    } finally {
+      ear.close();
+    }
+  }
+
+  private async read(tx: Sql, agent: AgentIdentity, since: string | null): Promise<WantedAnswer> {
+    await this.epochs.check(tx, agent);
+    const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
+    const after = numberAfter(feed!, since);
+    const items = [...(await this.builds(tx, agent.region_id, after)), ...(await this.replicas(tx, agent.region_id, after))];
+    items.sort((a, b) => (a.change < b.change ? -1 : 1));
+    return { cursor: cursorOf(feed!), full: after === null, items: items.map(({ item }) => item) };
+  }
+
+  /** In a delta a finished build is of interest only when it was called off; in a full answer absence says so. */
+  private async builds(tx: Sql, regionId: string, after: bigint | null) {
+    const rows = await tx.query<BuildRow>(
+      `select b.id, b.generation, b.gone, coalesce(b.change, 0) as change, b.account_id, b.app_id, b.env, b.source_sha256,
+         b.source_bytes::float8 as source_bytes, a.app_type, a.framework, a.nodejs_version, a.root_directory, a.install_command,
+         a.build_command, a.start_command, a.output_directory
+       from build b join app a on a.id = b.app_id
+       where b.region_id = $1::uuid and b.source_sha256 is not null
+         and ($2::bigint is null or b.change > $2::bigint)
+         and (b.status in ('queued', 'building') or ($2::bigint is not null and b.gone))`,
+      [regionId, after?.toString() ?? null],
+    );
+    return rows.map((row) => ({ change: row.change, item: this.wantedBuild(row) }));
+  }
+
+  private async replicas(tx: Sql, regionId: string, after: bigint | null) {
+    const rows = await tx.query<ReplicaRow>(
+      `select p.id, p.generation, p.gone, coalesce(p.change, 0) as change, p.account_id, p.app_id, r.build_id, r.env,
+         b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, b.start_command, r.vcpu, r.memory_mb, p.readiness_path,
+         p.ready_timeout_ms
+       from replica p join revision r on r.id = p.revision_id join build b on b.id = r.build_id
+       where p.region_id = $1::uuid and ($2::bigint is null or p.change > $2::bigint) and p.ended_at is null`,
+      [regionId, after?.toString() ?? null],
+    );
+    return rows.map((row) => ({ change: row.change, item: this.wantedReplica(row) }));
+  }
+
+  private wantedBuild(row: BuildRow): Wanted {
+    const spec: BuildSpec = {
+      account_id: row.account_id,
+      app_id: row.app_id,
+      app_type: row.app_type,
+      source: { sha256: row.source_sha256, bytes: row.source_bytes },
+      framework: row.framework,
+      nodejs_version: row.nodejs_version,
+      root_directory: row.root_directory,
+      install_command: row.install_command,
+      build_command: row.build_command,
+      start_command: row.start_command,
+      output_directory: row.output_directory,
+      env: this.env(row),
+      log_stream: row.id,
+    };
+    return { kind: 'build', id: row.id, generation: row.generation, gone: row.gone, spec };
+  }
+
+  private wantedReplica(row: ReplicaRow): Wanted {
+    const spec: ReplicaSpec = {
+      account_id: row.account_id,
+      app_id: row.app_id,
+      build_id: row.build_id,
+      artifact: { sha256: row.artifact_sha256, bytes: row.artifact_bytes },
+      start_command: row.start_command,
+      vcpu: row.vcpu,
+      memory_mb: row.memory_mb,
+      readiness_path: row.readiness_path,
+      ready_timeout_ms: row.ready_timeout_ms,
+      env: this.env(row),
+      log_stream: row.id,
+    };
+    return { kind: 'replica', id: row.id, generation: row.generation, gone: row.gone, spec };
+  }
+
+  /** What is to be removed needs no secrets any more. */
+  private env(row: BuildRow | ReplicaRow) {
+    return row.gone ? [] : openEntries(this.runtime.masterKey, row.account_id, row.app_id, row.env);
+  }
+}

@@ -1,0 +1,54 @@
+import { Module } from '@nestjs/common';
+import type { ServiceDefinition } from '@nebo/service-kit';
+import { AgentController } from './agent/agent.controller.js';
+import { Epochs } from './agent/epoch.js';
+import { ObservedService } from './agent/observed.service.js';
+import { WantedService } from './agent/wanted.service.js';
+import { AppsController } from './apps/apps.controller.js';
+import { AppsService } from './apps/apps.service.js';
+import { BuildLifecycle } from './builds/build.lifecycle.js';
+import { BuildLog } from './builds/build-log.js';
+import { BuildsController } from './builds/builds.controller.js';
+import { BuildsService } from './builds/builds.service.js';
+import { DeployStatus } from './builds/deploy-status.js';
+import { UploadsService } from './builds/uploads.service.js';
+import { DomainsController } from './domains/domains.controller.js';
+import { EnvController } from './env/env.controller.js';
+import { EnvService } from './env/env.service.js';
+import { InternalController } from './internal/internal.controller.js';
+import { RoutesService } from './internal/routes.service.js';
+import { ReplicaMoney } from './rollouts/money.js';
+import { RolloutLifecycle } from './rollouts/rollout.lifecycle.js';
+import { RuntimeLog } from './rollouts/runtime-log.js';
+import { RuntimeLogController } from './rollouts/runtime-log.controller.js';
+import { SpanLifecycle } from './rollouts/span.lifecycle.js';
+import { Blobs } from './shared/blobs.js';
+import { Changes } from './shared/changes.js';
+import { Housekeeping } from './shared/housekeeping.js';
+import { Lives } from './shared/lives.js';
+import { Store } from './shared/prisma.js';
+import { Regions } from './shared/regions.js';
+import { Settings } from './shared/settings.js';
+
+/**
+ * Apps from a folder to what answers at the edge: uploads, builds, revisions, replicas, routes, variables, logs. Git,
+ * images, custom domains, jobs and scale to zero come with their issues.
+ */
+@Module({
+  controllers: [AppsController, BuildsController, EnvController, DomainsController, RuntimeLogController, AgentController, InternalController],
+  providers: [
+    Settings, Store, Changes, Regions, Blobs,
+    AppsService, BuildsService, UploadsService, BuildLog, DeployStatus, EnvService, RuntimeLog,
+    Epochs, WantedService, ObservedService, RoutesService,
+    ReplicaMoney, BuildLifecycle, RolloutLifecycle, SpanLifecycle, Lives, Housekeeping,
+  ],
+})
+export class AppsBuilderModule {}
+
+export const appsBuilder: ServiceDefinition = {
+  name: 'apps-builder',
+  module: AppsBuilderModule,
+  migrations: new URL('../prisma/migrations/', import.meta.url),
+  // Log batches of agents are larger than what users send.
+  bodyLimit: 4 * 1024 * 1024,
+};

@@ -1,0 +1,247 @@
+import { randomUUID } from 'node:crypto';
+import { Injectable } from '@nestjs/common';
+import { type KeyIdentity, type PageOf, pageOf, type PageQuery, toFilter, type V1App, type V1AppCreate, type V1AppUpdate } from '@nebo/contracts';
+import { start, wake } from '@nebo/lifecycle';
+import { Database } from '@nebo/persistence';
+import {
+  conflict,
+  fieldError,
+  type IdempotentRequest,
+  notFound,
+  once,
+  type OnceAnswer,
+  referenceNotFound,
+} from '@nebo/service-kit';
+import { says, sayAct } from '../events.js';
+import type { App, Prisma } from '../generated/prisma/client.js';
+import { ReplicaMoney } from '../rollouts/money.js';
+import { idOrNull, pathId } from '../shared/ids.js';
+import { isUniqueViolation, Store, type Tx } from '../shared/prisma.js';
+import { Regions } from '../shared/regions.js';
+import { Settings } from '../shared/settings.js';
+import { type AppColumns, appRecord } from './app.mapper.js';
+import { labelCandidates } from './default-domain.js';
+
+/** Name of an app as it is compared: without case and Unicode form. */
+export const nameKey = (name: string): string => name.normalize('NFKC').toLowerCase();
+
+const newest = { builds: { orderBy: { seq: 'desc' }, take: 1, select: { status: true, deploy_state: true } } } as const;
+
+type Hot = AppColumns & { newest_status: string | null; newest_deploy_state: string | null };
+
+/** Apps: what their owners want of them. What becomes of it is the rollout lifecycle's (`rollouts/`). */
+@Injectable()
+export class AppsService {
+  constructor(
+    private readonly store: Store,
+    private readonly database: Database,
+    private readonly regions: Regions,
+    private readonly money: ReplicaMoney,
+    private readonly settings: Settings,
+  ) {}
+
+  /**
+   * One app, cheaply: one prepared statement.
+   * @param projectId null by the flat path; otherwise the app must lie in it
+   * @throws ApiError 404
+   */
+  async get(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1App> {
+    const [row] = await this.database.named<Hot>('app_get', 'select * from app_get($1, $2)', [caller.account_id, pathId(id)]);
+    if (!row || (projectId !== null && row.project_id !== projectId.toLowerCase())) throw notFound();
+    return appRecord(row, row.newest_status === null ? null : { status: row.newest_status, deploy_state: row.newest_deploy_state });
+  }
+
+  /** A page of what the key may see, oldest first. */
+  async list(caller: KeyIdentity, projectId: string | null, page: PageQuery): Promise<PageOf<V1App>> {
+    const where = visible(caller, projectId);
+    if (where === null) return pageOf([], 0, page);
+    return this.store.as(caller.account_id, async ({ db }) => {
+      const total = await db.app.count({ where });
+      const rows = await db.app.findMany({
+        where,
+        include: newest,
+        orderBy: [{ created_at: 'asc' }, { id: 'asc' }],
+        skip: page.offset,
+        take: page.limit,
+      });
+      return pageOf(rows.map((row) => appRecord(row, row.builds[0] ?? null)), total, page);
+    });
+  }
+
+  /**
+   * Creates an app with its default domain; nothing is built yet. The gateway has checked that the project is the
+   * caller's and that the key may create there.
+   * @throws ApiError 404 for a region or VPC that is not there, 409 `name_taken`, 402 and 503 for permanent replicas
+   */
+  async create(caller: KeyIdentity, projectId: string, body: V1AppCreate, idem: IdempotentRequest | null): Promise<OnceAnswer<V1App>> {
+    const project_id = pathId(projectId);
+    checkName(body.name);
+    if (body.docker_image != null && body.source_type !== 'docker_image') throw dockerImageRefused();
+    refuseVpc(body.vpc_id);
+    const region = await this.regions.choose(body.cluster_id);
+    const size = { replica_count: body.replica_count, vcpu: body.replica_vcpu ?? 1, memory_mb: body.replica_memory_mb ?? 512 };
+    if (size.replica_count > 0) await this.money.requireFirstHour(caller.account_id, size);
+    const id = randomUUID();
+    const data = {
+      id, project_id, account_id: caller.account_id, region_id: region.id, name: body.name, name_key: nameKey(body.name),
+      app_type: body.app_type, runtime_type: body.runtime_type, source_type: body.source_type, git_provider: body.git_provider,
+      git_connection_id: body.git_connection_id ?? body.github_installation_id ?? body.gitlab_connection_id ?? null,
+      repo_full_name: body.repo_full_name, repo_id: BigInt(body.repo_id), branch: body.branch, auto_deploy: body.auto_deploy,
+      docker_image: body.docker_image ?? null, framework: body.framework ?? null, nodejs_version: body.nodejs_version ?? null,
+      root_directory: body.root_directory ?? null, install_command: body.install_command ?? null,
+      build_command: body.build_command ?? null, start_command: body.start_command ?? null,
+      output_directory: body.output_directory ?? null, predeploy_command: body.predeploy_command ?? null,
+      readiness_path: body.readiness_path || null, replica_count: size.replica_count, replica_vcpu: size.vcpu,
+      replica_memory_mb: size.memory_mb, deploy_strategy: body.deploy_strategy,
+    };
+    return this.nameTaken(body.name, () =>
+      this.store.as(caller.account_id, ({ db, sql }) =>
+        once(sql, idem, async () => {
+          const row = await db.app.create({ data });
+          await this.addDefaultDomain(db, row);
+          await start(sql, 'rollout', id, 'idle');
+          const event = says.appCreated(
+            { app_id: id, project_id, region_id: region.id, name: row.name },
+            { account: caller.account_id },
+          );
+          await sayAct(sql, caller, 'apps_create_app', row, { name: row.name, source_type: row.source_type }, event);
+          return { status: 201, body: appRecord(row, null) };
+        }),
+      ),
+    );
+  }
+
+  /**
+   * Changes an app. Another size restarts its replicas at once, another number starts or stops some; an image waits for
+   * the next deploy, a readiness path for the next start of a replica. Null is "no change", except for `vpc_id`.
+   * @throws ApiError 404, 409 `name_taken`, 422 for an image of an app that is not one, 402 and 503 for more replicas
+   */
+  async update(caller: KeyIdentity, projectId: string | null, id: string, body: V1AppUpdate): Promise<V1App> {
+    if (body.name != null) checkName(body.name);
+    const before = await this.store.as(caller.account_id, ({ db }) => this.find(db, caller, projectId, id));
+    if (body.docker_image != null && before.source_type !== 'docker_image') throw dockerImageRefused();
+    refuseVpc(body.vpc_id);
+    const size = {
+      replica_count: body.replica_count ?? before.replica_count,
+      vcpu: body.replica_vcpu ?? before.replica_vcpu,
+      memory_mb: body.replica_memory_mb ?? before.replica_memory_mb,
+    };
+    const grows =
+      size.replica_count > before.replica_count || size.vcpu > before.replica_vcpu || size.memory_mb > before.replica_memory_mb;
+    if (size.replica_count > 0 && grows) await this.money.requireFirstHour(caller.account_id, size);
+    const resized = size.vcpu !== before.replica_vcpu || size.memory_mb !== before.replica_memory_mb;
+    const data: Prisma.AppUpdateInput = {
+      replica_count: size.replica_count,
+      replica_vcpu: size.vcpu,
+      replica_memory_mb: size.memory_mb,
+      updated_at: new Date(),
+      ...(body.name != null ? { name: body.name, name_key: nameKey(body.name) } : {}),
+      ...(body.docker_image != null ? { docker_image: body.docker_image } : {}),
+      ...(body.predeploy_command != null ? { predeploy_command: body.predeploy_command || null } : {}),
+      ...(body.readiness_path != null ? { readiness_path: body.readiness_path || null } : {}),
+      ...(body.vpc_id === null ? { vpc_id: null } : {}),
+      ...(body.deploy_strategy != null ? { deploy_strategy: body.deploy_strategy } : {}),
+      // Due now: the lifecycle makes a resource-only revision of it, if anything runs.
+      ...(resized ? { restart_at: new Date(0) } : {}),
+    };
+    return this.nameTaken(body.name ?? '', () =>
+      this.store.as(caller.account_id, async ({ db, sql }) => {
+        await this.find(db, caller, projectId, id);
+        const row = await db.app.update({ where: { id: before.id }, data, include: newest });
+        await wake(sql, 'rollout', row.id);
+        await sayAct(sql, caller, 'apps_update_app_route', row, { ...body });
+        return appRecord(row, row.builds[0] ?? null);
+      }),
+    );
+  }
+
+  /**
+   * Deletes an app from any state: it is unlisted and its names are free at once, replicas and rows follow.
+   * @throws ApiError 404
+   */
+  async delete(caller: KeyIdentity, projectId: string | null, id: string): Promise<void> {
+    await this.store.as(caller.account_id, async ({ db, sql }) => {
+      const row = await this.find(db, caller, projectId, id);
+      // Two deletes at once: the second finds nothing.
+      const { count } = await db.app.updateMany({ where: { id: row.id, deleted_at: null }, data: { deleted_at: new Date() } });
+      if (count === 0) throw notFound();
+      await db.appDomain.deleteMany({ where: { app_id: row.id } });
+      await sql.query('update route set removed_at = now() where app_id = $1::uuid and removed_at is null', [row.id]);
+      await wake(sql, 'rollout', row.id);
+      const event = says.appDeleted(
+        { app_id: row.id, project_id: row.project_id, region_id: row.region_id, name: row.name },
+        { account: caller.account_id },
+      );
+      await sayAct(sql, caller, 'apps_delete_app_route', row, { name: row.name }, event);
+    });
+  }
+
+  /**
+   * The app of a path, for what hangs on it.
+   * @throws ApiError 404 when it is absent, another account's, or in another project than the path says
+   */
+  async find(db: Tx['db'], caller: KeyIdentity, projectId: string | null, id: string): Promise<App> {
+    const row = await db.app.findFirst({ where: { id: pathId(id), account_id: caller.account_id, deleted_at: null } });
+    if (!row || (projectId !== null && row.project_id !== projectId.toLowerCase())) throw notFound();
+    return row;
+  }
+
+  /** Apps that lie in a project, for the service that would delete it. */
+  async countIn(projectId: string): Promise<number> {
+    const [row] = await this.database.transaction((tx) =>
+      tx.query<{ count: number }>('select count(*)::int as count from app where project_id = $1::uuid and deleted_at is null', [pathId(projectId)]),
+    );
+    return row!.count;
+  }
+
+  private async addDefaultDomain(db: Tx['db'], app: App): Promise<void> {
+    for (const label of labelCandidates(app.name, app.id)) {
+      const { count } = await db.appDomain.createMany({
+        data: [{
+          id: randomUUID(), account_id: app.account_id, app_id: app.id, host: `${label}.${this.settings.appsDomain}`,
+          status: 'active', is_default: true, dns_configured: true,
+        }],
+        skipDuplicates: true,
+      });
+      if (count === 1) return;
+    }
+    throw new Error(`no free default domain for app ${app.id}`);
+  }
+
+  private async nameTaken<T>(name: string, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (isUniqueViolation(error)) throw conflict('name_taken', `an app named "${name}" exists in this project`);
+      throw error;
+    }
+  }
+}
+
+/** Visible apps as a condition, or null when there is none. Ids of a policy that are no ids match nothing. */
+function visible(caller: KeyIdentity, projectId: string | null): Prisma.AppWhereInput | null {
+  const filter = toFilter(caller, 'app:read', 'app');
+  if (!filter.any) return null;
+  const ids = (texts: readonly string[]) => texts.map(idOrNull).filter((id) => id !== null);
+  const and: Prisma.AppWhereInput[] = [
+    { project_id: { notIn: ids(filter.denyProjects) } },
+    { id: { notIn: ids(filter.denyIds) } },
+  ];
+  if (filter.allowProjects !== null) {
+    and.push({ OR: [{ project_id: { in: ids(filter.allowProjects) } }, { id: { in: ids(filter.allowIds) } }] });
+  }
+  if (filter.withinProjects !== null) and.push({ project_id: { in: ids(filter.withinProjects) } });
+  if (projectId !== null) and.push({ project_id: { in: ids([projectId]) } });
+  return { account_id: caller.account_id, deleted_at: null, AND: and };
+}
+
+function checkName(name: string): void {
+  if (name.trim() === '') throw fieldError('name', 'must not be blank');
+}
+
+const dockerImageRefused = () => fieldError('docker_image', 'only apps with source_type docker_image have an image');
+
+/** Private networks are not there yet, so no id can name one. */
+function refuseVpc(vpcId: string | null | undefined): void {
+  if (vpcId != null) throw referenceNotFound('vpc_id');
+}

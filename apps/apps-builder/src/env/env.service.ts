@@ -1,0 +1,116 @@
+import { randomUUID } from 'node:crypto';
+import { Inject, Injectable } from '@nestjs/common';
+import { type EnvEntry, type KeyIdentity, type PageOf, pageOf, type PageQuery, type V1EnvVar, type V1EnvVarCreate } from '@nebo/contracts';
+import { wake } from '@nebo/lifecycle';
+import type { Sql } from '@nebo/persistence';
+import { fieldError, type IdempotentRequest, type MasterKey, notFound, once, type OnceAnswer, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { AppsService } from '../apps/apps.service.js';
+import { sayAct } from '../events.js';
+import type { App, EnvVar } from '../generated/prisma/client.js';
+import { pathId } from '../shared/ids.js';
+import { Store } from '../shared/prisma.js';
+import { Settings } from '../shared/settings.js';
+
+/** What is shown of a secret (4-client-behaviours.md, 5). */
+const mask = '********';
+
+/** A sealed variable inside a build or revision, as the database keeps it. */
+export interface SealedEntry {
+  name: string;
+  /** Base64. */
+  sealed: string;
+  secret: boolean;
+}
+
+/** What a sealed value is bound to: copied to another app or name it does not open. */
+const sealContext = (account: string, app: string, name: string) => `${account}|${app}|${name}`;
+
+/** Opens the variables of a build or revision; only for the region that runs it. */
+export function openEntries(masterKey: MasterKey, account: string, app: string, entries: readonly SealedEntry[]): EnvEntry[] {
+  return entries.map(({ name, sealed, secret }) => ({
+    name,
+    value: masterKey.open(Buffer.from(sealed, 'base64'), sealContext(account, app, name)),
+    secret,
+  }));
+}
+
+/** Environment variables of apps: sealed from the first row, secrets never shown again. */
+@Injectable()
+export class EnvService {
+  constructor(
+    private readonly store: Store,
+    private readonly apps: AppsService,
+    private readonly settings: Settings,
+    @Inject(RUNTIME) private readonly runtime: Runtime,
+  ) {}
+
+  /** A page of an app's variables by name; secrets masked. */
+  async list(caller: KeyIdentity, projectId: string | null, appId: string, page: PageQuery): Promise<PageOf<V1EnvVar>> {
+    return this.store.as(caller.account_id, async ({ db }) => {
+      const app = await this.apps.find(db, caller, projectId, appId);
+      const where = { app_id: app.id };
+      const total = await db.envVar.count({ where });
+      const rows = await db.envVar.findMany({ where, orderBy: [{ name: 'asc' }, { id: 'asc' }], skip: page.offset, take: page.limit });
+      return pageOf(rows.map((row) => this.record(row)), total, page);
+    });
+  }
+
+  /**
+   * Creates a variable, or sets the one of that name in place; running replicas restart.
+   * @throws ApiError 404, 422 for a name that no process can be given
+   */
+  async set(
+    caller: KeyIdentity,
+    projectId: string | null,
+    appId: string,
+    body: V1EnvVarCreate,
+    idem: IdempotentRequest | null,
+  ): Promise<OnceAnswer<V1EnvVar>> {
+    // eslint-disable-next-line no-control-regex
+    if (/[=\s\u0000-\u001f]/.test(body.name)) throw fieldError('name', 'must not contain "=", white space or control characters');
+    const { masterKey } = this.runtime;
+    return this.store.as(caller.account_id, ({ db, sql }) =>
+      once(sql, idem, async () => {
+        const app = await this.apps.find(db, caller, projectId, appId);
+        const sealed = new Uint8Array(masterKey.seal(body.value, sealContext(app.account_id, app.id, body.name)));
+        const row = await db.envVar.upsert({
+          where: { app_id_name: { app_id: app.id, name: body.name } },
+          create: { id: randomUUID(), account_id: app.account_id, app_id: app.id, name: body.name, sealed, is_secret: body.is_secret },
+          update: { sealed, is_secret: body.is_secret, updated_at: new Date() },
+        });
+        await this.restart(sql, app);
+        await sayAct(sql, caller, 'apps_add_env_var', app, { name: row.name, is_secret: row.is_secret });
+        return { status: 201, body: this.record(row) };
+      }),
+    );
+  }
+
+  /** Deletes a variable; running replicas restart. @throws ApiError 404 */
+  async delete(caller: KeyIdentity, projectId: string | null, appId: string, id: string): Promise<void> {
+    await this.store.as(caller.account_id, async ({ db, sql }) => {
+      const app = await this.apps.find(db, caller, projectId, appId);
+      const row = await db.envVar.findFirst({ where: { id: pathId(id), app_id: app.id } });
+      if (!row) throw notFound();
+      // Two deletes at once: the second finds nothing.
+      const { count } = await db.envVar.deleteMany({ where: { id: row.id } });
+      if (count === 0) throw notFound();
+      await this.restart(sql, app);
+      await sayAct(sql, caller, 'apps_delete_env_var_route', app, { name: row.name });
+    });
+  }
+
+  /** The first change starts a short delay, and all that come within it restart once. */
+  private async restart(sql: Sql, app: App): Promise<void> {
+    await sql.query(
+      `update app set restart_at = coalesce(restart_at, now() + $2::int * interval '1 millisecond') where id = $1::uuid`,
+      [app.id, this.settings.restartDelayMs],
+    );
+    await wake(sql, 'rollout', app.id);
+  }
+
+  private record(row: EnvVar): V1EnvVar {
+    const { id, name, is_secret } = row;
+    const value = is_secret ? mask : this.runtime.masterKey.open(row.sealed, sealContext(row.account_id, row.app_id, name));
+    return { id, name, value, is_secret, created_at: row.created_at.toISOString() };
+  }
+}

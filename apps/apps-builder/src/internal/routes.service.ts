@@ -1,0 +1,88 @@
+import { Injectable } from '@nestjs/common';
+import type { Route, RoutesAnswer, RoutesApplied, RouteTarget } from '@nebo/contracts';
+import { wake } from '@nebo/lifecycle';
+import { Database, type Sql } from '@nebo/persistence';
+import { conflict } from '@nebo/service-kit';
+import { Changes } from '../shared/changes.js';
+import { cursorOf, type Feed, numberAfter, numberIn } from '../shared/feed.js';
+
+interface RouteRow {
+  host: string;
+  app_id: string;
+  account_id: string;
+  build_id: string | null;
+  target: RouteTarget;
+  removed: boolean;
+}
+
+/** What the edge serves, as a feed, and what it says to serve. */
+@Injectable()
+export class RoutesService {
+  constructor(
+    private readonly database: Database,
+    private readonly changes: Changes,
+  ) {}
+
+  /**
+   * Routes that changed after a version; waits while none does.
+   * @param since null, or a version that is too old or another database's: everything
+   */
+  async since(since: string | null, waitMs: number, gone: AbortSignal): Promise<RoutesAnswer> {
+    const ear = this.changes.listen('routes');
+    const over = AbortSignal.any([gone, this.changes.stopping]);
+    const end = Date.now() + waitMs;
+    try {
+      for (;;) {
+        const answer = await this.database.transaction((tx) => this.read(tx, since));
+        const left = end - Date.now();
+        if (answer.full || answer.routes.length + answer.removed.length > 0 || left <= 0 || over.aborted) return answer;
+        await ear.next(left, over);
+      }
+    } finally {
+      ear.close();
+    }
+  }
+
+  /**
+   * The edge serves a version. Whoever waits for that (a rollout in `switching`) goes on at once.
+   * @throws ApiError 409 `unknown_version` for a version of another database: the edge should ask for everything
+   */
+  async applied({ version, routes }: RoutesApplied): Promise<number> {
+    return this.database.transaction(async (tx) => {
+      const [feed] = await tx.query<Feed>("select * from feed where name = 'routes'");
+      const number = numberIn(feed!, version);
+      if (number === null) throw conflict('unknown_version', 'this version was not given here; ask for all routes');
+      const rows = await tx.query<{ app_id: string }>(
+        `update route set confirmed = $1::bigint
+         where change <= $1::bigint and confirmed < change
+           and ($2::jsonb is null or exists (
+             select 1 from jsonb_to_recordset($2::jsonb) as r (host text, build_id uuid)
+             where r.host = route.host and r.build_id is not distinct from route.build_id))
+         returning app_id`,
+        [number.toString(), routes === undefined ? null : JSON.stringify(routes)],
+      );
+      for (const app of [...new Set(rows.map(({ app_id }) => app_id))].sort()) await wake(tx, 'rollout', app);
+      return rows.length;
+    });
+  }
+
+  private async read(tx: Sql, since: string | null): Promise<RoutesAnswer> {
+    const [feed] = await tx.query<Feed>('select * from number_routes()');
+    const after = numberAfter(feed!, since);
+    const rows = await tx.query<RouteRow>(
+      `select host, app_id, account_id, build_id, target, removed_at is not null as removed from route
+       where ($1::bigint is null and removed_at is null) or change > $1::bigint order by host`,
+      [after?.toString() ?? null],
+    );
+    return {
+      version: cursorOf(feed!),
+      full: after === null,
+      routes: rows.filter((row) => !row.removed).map(routeRecord),
+      removed: rows.filter((row) => row.removed).map(({ host }) => host),
+    };
+  }
+}
+
+function routeRecord({ host, app_id, account_id, build_id, target }: RouteRow): Route {
+  return { host, app_id, account_id, build_id, target };
+}

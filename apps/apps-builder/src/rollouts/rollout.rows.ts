@@ -1,0 +1,168 @@
+import { randomUUID } from 'node:crypto';
+import { say } from '@nebo/bus';
+import type { RouteTarget } from '@nebo/contracts';
+import type { Sql } from '@nebo/persistence';
+import { says } from '../events.js';
+
+/** An app as its rollout sees it, with all that it consists of. */
+export interface RolloutApp {
+  id: string;
+  account_id: string;
+  region_id: string;
+  deleted: boolean;
+  deploy_strategy: string;
+  replica_count: number;
+  target_revision_id: string | null;
+  rolling_revision_id: string | null;
+  current_revision_id: string | null;
+  current_build_id: string | null;
+  /** Milliseconds until a restart is due; null: none is. */
+  restart_in: number | null;
+  revisions: RolloutRevision[];
+  replicas: RolloutReplica[];
+}
+
+/** A revision: a build with size and variables. */
+export interface RolloutRevision {
+  id: string;
+  build_id: string;
+  artifact_kind: 'static' | 'server';
+  artifact_sha256: string;
+  artifact_bytes: number;
+  vcpu: number;
+  memory_mb: number;
+}
+
+/** A replica that the region still has, or shall have. */
+export interface RolloutReplica {
+  id: string;
+  revision_id: string;
+  gone: boolean;
+  /** Milliseconds until it shall go; null: it shall stay. */
+  retire_in: number | null;
+  /** As reported for the wanted generation or an earlier one; null: not yet. */
+  state: 'starting' | 'ready' | 'failed' | 'gone' | null;
+  reason: string | null;
+  host: string | null;
+  port: number | null;
+}
+
+/** Reads an app for its rollout; null when its row is gone. */
+export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | null> {
+  const [app] = await tx.query<Omit<RolloutApp, 'revisions' | 'replicas'>>(
+    `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, target_revision_id,
+       rolling_revision_id, current_revision_id, current_build_id,
+       (extract(epoch from restart_at - now()) * 1000)::float8 as restart_in
+     from app where id = $1::uuid`,
+    [id],
+  );
+  if (!app) return null;
+  const revisions = await tx.query<RolloutRevision>(
+    `select r.id, r.build_id, b.artifact_kind, b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, r.vcpu, r.memory_mb
+     from revision r join build b on b.id = r.build_id where r.id = any($1::uuid[])`,
+    [[app.target_revision_id, app.rolling_revision_id, app.current_revision_id].filter((revision) => revision !== null)],
+  );
+  const replicas = await tx.query<RolloutReplica>(
+    `select id, revision_id, gone, (extract(epoch from retire_at - now()) * 1000)::float8 as retire_in, observed_state as state,
+       observed_reason as reason, host, port
+     from replica where app_id = $1::uuid and ended_at is null order by created_at, id`,
+    [id],
+  );
+  return { ...app, revisions, replicas };
+}
+
+/** Locks an app for a change by its rollout or build; null when it is deleted: then nothing may be made for it any more. */
+export async function lockApp(tx: Sql, id: string): Promise<{ id: string } | null> {
+  const [app] = await tx.query<{ id: string }>('select id from app where id = $1::uuid and deleted_at is null for update', [id]);
+  return app ?? null;
+}
+
+/**
+ * Makes a build with today's size and variables the revision that shall serve.
+ * @param cause deploy or restart
+ */
+export async function makeRevision(tx: Sql, appId: string, buildId: string, cause: 'deploy' | 'restart'): Promise<string> {
+  const id = randomUUID();
+  await tx.query(
+    `insert into revision (id, account_id, app_id, build_id, cause, vcpu, memory_mb, env)
+     select $1::uuid, account_id, id, $3::uuid, $4, replica_vcpu, replica_memory_mb,
+       (select coalesce(jsonb_agg(jsonb_build_object('name', name, 'sealed', encode(sealed, 'base64'), 'secret', is_secret) order by name), '[]')
+        from env_var where app_id = $2::uuid)
+     from app where id = $2::uuid`,
+    [id, appId, buildId, cause],
+  );
+  await tx.query('update app set target_revision_id = $2::uuid where id = $1::uuid', [appId, id]);
+  return id;
+}
+
+/** Orders replicas of a revision from the region. The readiness path is that of now: a change counts at the next start. */
+export async function orderReplicas(tx: Sql, revisionId: string, count: number, readyTimeoutMs: number): Promise<void> {
+  for (let made = 0; made < count; made += 1) {
+    await tx.query(
+      `insert into replica (id, account_id, app_id, revision_id, region_id, readiness_path, ready_timeout_ms)
+       select $1::uuid, a.account_id, a.id, r.id, a.region_id, coalesce(a.readiness_path, ''), $3::int
+       from revision r join app a on a.id = r.app_id where r.id = $2::uuid`,
+      [randomUUID(), revisionId, readyTimeoutMs],
+    );
+  }
+}
+
+/** Takes replicas away now. */
+export async function removeReplicas(tx: Sql, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await tx.query('update replica set gone = true, generation = generation + 1 where id = any($1::uuid[]) and not gone', [ids]);
+}
+
+/** Lets replicas go on for requests that run, for so many milliseconds; routes must leave them out from now on. */
+export async function retireReplicas(tx: Sql, ids: readonly string[], drainMs: number): Promise<void> {
+  if (ids.length === 0) return;
+  await tx.query(
+    `update replica set retire_at = now() + $2::int * interval '1 millisecond' where id = any($1::uuid[]) and not gone and retire_at is null`,
+    [ids, drainMs],
+  );
+}
+
+/**
+ * Sets what the edge serves for all active hosts of an app. Unchanged routes stay untouched, so calling it again costs the
+ * edge nothing.
+ */
+export async function writeRoutes(tx: Sql, app: { id: string; account_id: string }, buildId: string | null, target: RouteTarget): Promise<void> {
+  const written = await tx.query<{ host: string }>(
+    `insert into route (host, account_id, app_id, build_id, target)
+     select host, account_id, app_id, $2::uuid, $3::jsonb from app_domain where app_id = $1::uuid and status = 'active'
+     on conflict (host) do update set account_id = excluded.account_id, app_id = excluded.app_id, build_id = excluded.build_id,
+       target = excluded.target, removed_at = null
+     where (route.app_id, route.build_id, route.target, route.removed_at)
+       is distinct from (excluded.app_id, excluded.build_id, excluded.target, null::timestamptz)
+     returning host`,
+    [app.id, buildId, JSON.stringify(target)],
+  );
+  const removed = await tx.query<{ host: string }>(
+    `update route set removed_at = now() where app_id = $1::uuid and removed_at is null
+       and not exists (select 1 from app_domain d where d.host = route.host and d.app_id = $1::uuid and d.status = 'active')
+     returning host`,
+    [app.id],
+  );
+  const hosts = [...written, ...removed].map(({ host }) => host);
+  if (hosts.length > 0) await say(tx, says.routeChanged({ app_id: app.id, hosts }, { account: app.account_id }));
+}
+
+/** Whether an edge serves all routes of an app as they are now. */
+export async function routesConfirmed(tx: Sql, appId: string): Promise<boolean> {
+  const [row] = await tx.query<{ open: number }>(
+    `select count(*)::int as open from route where app_id = $1::uuid and removed_at is null and (change is null or confirmed < change)`,
+    [appId],
+  );
+  return row!.open === 0;
+}
+
+/** Milliseconds until a crashed replica of a revision may be replaced: 2, 4, 8, … s by failures of the last ten minutes, at most 5 min. */
+export async function replaceIn(tx: Sql, revisionId: string): Promise<number> {
+  const [row] = await tx.query<{ failures: number; since: number }>(
+    `select count(*)::int as failures, coalesce(extract(epoch from now() - max(received_at)) * 1000, 0)::float8 as since
+     from replica where revision_id = $1::uuid and observed_state = 'failed' and received_at > now() - interval '10 minutes'`,
+    [revisionId],
+  );
+  const { failures, since } = row!;
+  return failures === 0 ? 0 : Math.max(0, Math.min(300_000, 1_000 * 2 ** failures) - since);
+}

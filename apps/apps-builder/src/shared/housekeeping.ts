@@ -1,0 +1,68 @@
+import { Inject, Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
+import { Database } from '@nebo/persistence';
+import { RUNTIME, type Runtime } from '@nebo/service-kit';
+import { Blobs } from './blobs.js';
+
+/** How long things are kept that nobody needs any more. */
+const keep = { deletedApps: '7 days', endedReplicas: '1 day', removedRoutes: '1 day', runtimeLog: '7 days' } as const;
+
+/** Forgets what is over: deleted apps with all their rows, ended replicas, old log lines, bytes that no row owns. */
+@Injectable()
+export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly blobs: Blobs,
+    @Inject(RUNTIME) private readonly runtime: Runtime,
+  ) {}
+
+  onApplicationBootstrap(): void {
+    this.timer = setInterval(() => {
+      this.run().catch((err: unknown) => this.runtime.log.warn({ err }, 'housekeeping of apps-builder failed'));
+    }, 600_000).unref();
+  }
+
+  onModuleDestroy(): void {
+    clearInterval(this.timer);
+  }
+
+  /** One round. */
+  async run(): Promise<void> {
+    await this.database.transaction(async (tx) => {
+      // What goes raises its feed's `pruned`: a reader that is behind it gets everything instead of a delta with a hole.
+      await tx.query(
+        `with gone as (
+           delete from replica where ended_at < now() - interval '${keep.endedReplicas}' returning region_id, change)
+         update feed set pruned = greatest(pruned, most) from (select region_id, max(change) as most from gone group by 1) g
+         where feed.name = 'wanted:' || g.region_id and most is not null`,
+      );
+      await tx.query(
+        `with gone as (
+           delete from route where removed_at < now() - interval '${keep.removedRoutes}' returning change)
+         update feed set pruned = greatest(pruned, (select coalesce(max(change), 0) from gone)) where name = 'routes'`,
+      );
+      await tx.query(`delete from runtime_log_line where stored_at < now() - interval '${keep.runtimeLog}'`);
+    });
+    await this.database.transaction(async (tx) => {
+      // An app whose rollout still lives is not over, however long ago it was deleted.
+      const apps = await tx.query<{ id: string }>(
+        `select id from app a where deleted_at < now() - interval '${keep.deletedApps}'
+           and not exists (select 1 from lifecycle l where l.kind = 'rollout' and l.id = a.id and l.ended_at is null)
+           and not exists (select 1 from span s join lifecycle l on l.kind = 'span' and l.id = s.id where s.app_id = a.id and l.ended_at is null)
+         limit 100`,
+      );
+      const ids = apps.map(({ id }) => id);
+      await tx.query(
+        `update feed set pruned = greatest(pruned, most) from (
+           select region_id, max(change) as most from (
+             select region_id, change from build where app_id = any($1::uuid[])
+             union all select region_id, change from replica where app_id = any($1::uuid[])) c group by 1) g
+         where feed.name = 'wanted:' || g.region_id and most is not null`,
+        [ids],
+      );
+      await tx.query('delete from app where id = any($1::uuid[])', [ids]);
+    });
+    await this.blobs.collect();
+  }
+}

@@ -1,0 +1,237 @@
+import { randomUUID } from 'node:crypto';
+import { type IncomingMessage, type ServerResponse } from 'node:http';
+import { type Duplex } from 'node:stream';
+import { type TLSSocket } from 'node:tls';
+import { type AccessEntry, type AccessHook } from '../observe/access.js';
+import { type EdgeLogger } from '../observe/logger.js';
+import { type AnswerKind, type EdgeMetrics } from '../observe/metrics.js';
+import { type Proxy, type ProxyOptions, type ProxyTrace } from '../proxy/proxy.js';
+import { forwardWebSocket, responseOn, wantsWebSocket } from '../proxy/websocket.js';
+import { type LiveRoute, type Snapshot } from '../routes/snapshot.js';
+import { type FileCache } from '../static/file-cache.js';
+import { serveStatic } from '../static/serve.js';
+import { admit, type Admitted } from './admission.js';
+import { sendError } from './errors.js';
+import { clientAddress, givenRequestId } from './headers.js';
+
+/** Seconds after which a visitor of an app that is not running may try again. */
+const RETRY_AFTER = 5;
+
+export interface HandlerParts {
+  snapshot: () => Snapshot | null;
+  cache: FileCache;
+  proxy: Proxy;
+  proxyOptions: ProxyOptions;
+  metrics: EdgeMetrics;
+  logger: EdgeLogger;
+  onAccess: AccessHook | undefined;
+  /** True while the edge is being stopped: connections are not kept. */
+  draining: () => boolean;
+}
+
+interface Exchange {
+  began: number;
+  at: Date;
+  requestId: string;
+  secure: boolean;
+  kind: AnswerKind;
+  host: string | null;
+  path: string;
+  live: LiveRoute | null;
+  trace: ProxyTrace;
+  bytesBefore: number;
+}
+
+/** Answers requests: admission, route, then files, replicas or a page of the edge's own. */
+export class RequestHandler {
+  private readonly webSockets = new Set<Duplex>();
+
+  constructor(private readonly parts: HandlerParts) {}
+
+  /** Open WebSocket connections; the server no longer knows them. */
+  get openWebSockets(): ReadonlySet<Duplex> {
+    return this.webSockets;
+  }
+
+  /** For the server's `request` event. */
+  async handle(req: IncomingMessage, res: ServerResponse, secure: boolean): Promise<void> {
+    const exchange = begin(req, secure);
+    res.once('close', () => this.finish(req, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange));
+    if (this.parts.draining()) res.shouldKeepAlive = false;
+    try {
+      const admitted = this.admit(req, res, exchange);
+      if (admitted) await this.answer(req, res, admitted, exchange);
+    } catch (error) {
+      this.failed(req, res, error, exchange);
+    }
+  }
+
+  /** For the server's `upgrade` event; only WebSockets come here. */
+  async upgrade(req: IncomingMessage, socket: Duplex, head: Buffer, secure: boolean): Promise<void> {
+    socket.on('error', () => undefined);
+    const exchange = begin(req, secure);
+    const plainly = (): ServerResponse => {
+      const res = responseOn(req, socket);
+      res.once('close', () => this.finish(req, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange));
+      return res;
+    };
+    // Admission answers refusals itself, so it needs a response; a successful upgrade never does.
+    const verdict = admit(req, connectionOf(req, secure));
+    const live = verdict.ok ? this.parts.snapshot()?.find(verdict.host) : undefined;
+    if (!verdict.ok || live?.kind !== 'replicas') {
+      const res = plainly();
+      try {
+        const admitted = this.admit(req, res, exchange);
+        if (admitted) await this.answer(req, res, admitted, exchange);
+      } catch (error) {
+        this.failed(req, res, error, exchange);
+      }
+      return;
+    }
+    note(exchange, verdict, live);
+    const { proxy, proxyOptions, metrics } = this.parts;
+    const { requestId } = exchange;
+    const request = { ...verdict, secure, requestId };
+    const outcome = await forwardWebSocket(req, socket, head, live, request, proxy.balancer, proxyOptions, exchange.trace);
+    switch (outcome.kind) {
+      case 'open':
+        this.webSockets.add(socket);
+        metrics.webSockets(this.webSockets.size);
+        await outcome.closed;
+        this.webSockets.delete(socket);
+        metrics.webSockets(this.webSockets.size);
+        this.finish(req, 101, false, exchange);
+        return;
+      case 'failed': {
+        metrics.upstreamFailed(outcome.failure.reason);
+        const { status, code, message } = outcome.failure;
+        sendError(req, plainly(), { status, code, message, requestId, close: true });
+        return;
+      }
+      default:
+        this.finish(req, outcome.kind === 'answered' ? outcome.status : 499, outcome.kind === 'left', exchange);
+    }
+  }
+
+  private admit(req: IncomingMessage, res: ServerResponse, exchange: Exchange): Admitted | null {
+    const verdict = admit(req, connectionOf(req, exchange.secure));
+    if (verdict.ok) return verdict;
+    const { status, code, message } = verdict;
+    // What was malformed once may hide a second request in what follows.
+    sendError(req, res, { status, code, message, requestId: exchange.requestId, close: true });
+    return null;
+  }
+
+  private async answer(req: IncomingMessage, res: ServerResponse, admitted: Admitted, exchange: Exchange): Promise<void> {
+    const { requestId } = exchange;
+    const close = admitted.hasBody;
+    const snapshot = this.parts.snapshot();
+    const live = snapshot?.find(admitted.host);
+    note(exchange, admitted, live ?? null);
+    if (!snapshot) {
+      const message = 'This edge is starting.';
+      sendError(req, res, { status: 503, code: 'edge_starting', message, requestId, retryAfter: 1, close });
+      return;
+    }
+    if (!live) {
+      const message = 'Nothing is served under this name.';
+      sendError(req, res, { status: 404, code: 'unknown_host', message, requestId, close });
+      return;
+    }
+    switch (live.kind) {
+      case 'static':
+        await serveStatic(req, res, live.site, this.parts.cache, { ...admitted, requestId });
+        return;
+      case 'none':
+        sendError(req, res, {
+          status: 503,
+          code: 'app_not_running',
+          message: live.reason,
+          requestId,
+          retryAfter: RETRY_AFTER,
+          close,
+        });
+        return;
+      case 'replicas':
+        await this.parts.proxy.forward(req, res, live, { ...admitted, secure: exchange.secure, requestId }, exchange.trace);
+    }
+  }
+
+  private failed(req: IncomingMessage, res: ServerResponse, error: unknown, exchange: Exchange): void {
+    // A client that leaves in the middle of a file is no fault of ours.
+    if (!isPeerGone(error)) {
+      this.parts.logger.error({ err: error, request_id: exchange.requestId }, 'a request could not be answered');
+    }
+    const message = 'Something went wrong here.';
+    sendError(req, res, { status: 500, code: 'internal', message, requestId: exchange.requestId, close: true });
+  }
+
+  private finish(req: IncomingMessage, status: number, aborted: boolean, exchange: Exchange): void {
+    const took = performance.now() - exchange.began;
+    this.parts.metrics.answered(exchange.kind, status, took / 1000);
+    const { onAccess } = this.parts;
+    if (!onAccess) return;
+    const route = exchange.live?.route;
+    const entry: AccessEntry = {
+      at: exchange.at.toISOString(),
+      request_id: exchange.requestId,
+      method: req.method ?? '',
+      host: exchange.host,
+      path: exchange.path,
+      secure: exchange.secure,
+      remote: clientAddress(req),
+      user_agent: req.headers['user-agent'] ?? null,
+      kind: exchange.kind,
+      status,
+      bytes: Math.max(0, (req.socket.bytesWritten ?? 0) - exchange.bytesBefore),
+      duration_ms: Math.round(took * 1000) / 1000,
+      aborted,
+      account_id: route?.account_id ?? null,
+      app_id: route?.app_id ?? null,
+      build_id: route?.build_id ?? null,
+      replica_id: exchange.trace.replicaId,
+      retries: exchange.trace.retries,
+    };
+    try {
+      onAccess(entry);
+    } catch (error) {
+      this.parts.logger.error({ err: error }, 'the access log hook failed');
+    }
+  }
+}
+
+/** For the server's `shouldUpgradeCallback`. */
+export { wantsWebSocket };
+
+function begin(req: IncomingMessage, secure: boolean): Exchange {
+  return {
+    began: performance.now(),
+    at: new Date(),
+    requestId: givenRequestId(req) ?? randomUUID(),
+    secure,
+    kind: 'edge',
+    host: null,
+    path: '',
+    live: null,
+    trace: { replicaId: null, retries: 0 },
+    bytesBefore: req.socket.bytesWritten ?? 0,
+  };
+}
+
+function note(exchange: Exchange, admitted: Admitted, live: LiveRoute | null): void {
+  exchange.host = admitted.host;
+  exchange.path = admitted.url.split('?', 1)[0]!;
+  exchange.live = live;
+  exchange.kind = live?.kind ?? 'edge';
+}
+
+function connectionOf(req: IncomingMessage, secure: boolean): { secure: boolean; servername: string | null } {
+  if (!secure) return { secure, servername: null };
+  const name = (req.socket as TLSSocket & { servername?: string | false }).servername;
+  return { secure, servername: typeof name === 'string' ? name.toLowerCase().replace(/\.$/, '') : null };
+}
+
+function isPeerGone(error: unknown): boolean {
+  const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
+  return ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE', 'ERR_STREAM_DESTROYED'].includes(code);
+}

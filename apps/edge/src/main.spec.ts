@@ -1,0 +1,138 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import http from 'node:http';
+import { createServer, type AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { artifact, ask, backend, Cleanup, open, until } from '../test/kit.js';
+import { edgeSettings, httpRouteSource } from './index.js';
+
+const cleanup = new Cleanup();
+afterEach(() => cleanup.run());
+
+describe('settings', () => {
+  it('defaults', () => {
+    expect(edgeSettings({ NEBO_HOME: '/data' })).toEqual({ port: 8080, tlsPort: 8443, home: '/data', appsDomain: 'apps.localhost', appsBuilderUrl: null });
+  });
+
+  it.each([
+    ['NEBO_EDGE_PORT', '80a'],
+    ['NEBO_EDGE_PORT', '-1'],
+    ['NEBO_EDGE_PORT', '65536'],
+    ['NEBO_EDGE_TLS_PORT', '1e3'],
+    ['NEBO_EDGE_TLS_PORT', '8080'],
+    ['NEBO_APPS_DOMAIN', 'not a domain'],
+    ['NEBO_APPS_DOMAIN', '*.x.org'],
+    ['NEBO_APPS_BUILDER_URL', 'localhost:1'],
+    ['NEBO_HOME', 'a\0b'],
+  ])('%s=%j stops the start and is named', (name, value) => {
+    expect(() => edgeSettings({ [name]: value })).toThrow(name);
+  });
+});
+
+describe('httpRouteSource', () => {
+  it('speaks the internal calls, signed', async () => {
+    const calls: string[] = [];
+    const control = await backend(cleanup, (req, res) => {
+      let body = '';
+      req.on('data', (chunk: Buffer) => (body += chunk.toString()));
+      req.on('end', () => {
+        calls.push(`${req.method} ${req.url} ${req.headers['x-signed']} ${body}`);
+        if (req.url === '/internal/v1/blobs/missing') return void res.writeHead(404).end();
+        res.end(req.url!.startsWith('/internal/v1/routes?') ? '{"version":"7","full":true,"routes":[],"removed":[]}' : 'bytes');
+      });
+    });
+    const source = httpRouteSource({ baseUrl: `http://127.0.0.1:${control.port}`, sign: (method, path) => ({ 'x-signed': `${method}${path.length}` }) });
+    const { signal } = new AbortController();
+    expect((await source.fetchRoutes('6', signal, 30_000)).version).toBe('7');
+    await source.fetchRoutes(null, signal, 0);
+    expect((await source.fetchArtifact('ab', signal)).setEncoding('utf8').read).toBeDefined();
+    await source.confirm!('7', [{ host: 'a.org', app_id: 'x', account_id: 'y', build_id: 'b', target: { kind: 'none', reason: '' } }], signal);
+    await expect(source.fetchArtifact('missing', signal)).rejects.toThrow('answered 404');
+    expect(calls).toEqual([
+      'GET /internal/v1/routes?wait=30&since=6 GET36 ',
+      'GET /internal/v1/routes?wait=0 GET27 ',
+      'GET /internal/v1/blobs/ab GET21 ',
+      'POST /internal/v1/routes/applied POST27 {"version":"7","routes":[{"host":"a.org","build_id":"b"}]}',
+      'GET /internal/v1/blobs/missing GET26 ',
+    ]);
+  });
+});
+
+/** The real process, from source through SWC. */
+function start(env: Record<string, string>): { child: ChildProcess; output: () => string; exit: Promise<number | null> } {
+  const root = join(import.meta.dirname, '..');
+  const child = spawn(process.execPath, ['--conditions=nebo-src', '--import', './test/run-ts.mjs', 'src/main.ts'], {
+    cwd: root,
+    env: { PATH: process.env['PATH'], ...env },
+  });
+  let text = '';
+  child.stdout!.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  child.stderr!.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  cleanup.add(() => child.kill('SIGKILL'));
+  return { child, output: () => text, exit: new Promise((resolve) => child.once('exit', resolve)) };
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+describe('the process', () => {
+  it('serves from a control plane, and after kill -9 from disk alone; SIGTERM ends it within 10 s', async () => {
+    const home = await cleanup.folder();
+    const site = await artifact({ 'index.html': 'hello' });
+    const app = await backend(cleanup, (_req, res) => void res.writeHead(200).write('for ever'));
+    const answer = {
+      version: '1',
+      full: true,
+      routes: [
+        { host: 'shop.apps.localhost', app_id: 'a', account_id: 'x', build_id: null, target: { kind: 'static', artifact_sha256: site.sha256, artifact_bytes: site.bytes } },
+        { host: 'app.apps.localhost', app_id: 'b', account_id: 'x', build_id: null, target: { kind: 'replicas', replicas: [{ id: 'r', host: '127.0.0.1', port: app.port }] } },
+      ],
+      removed: [],
+    };
+    const control = await backend(cleanup, (req, res) => {
+      if (req.url!.includes('/blobs/')) res.end(site.body);
+      else if (req.url!.includes('since=')) setTimeout(() => res.end(JSON.stringify({ ...answer, full: false, routes: [] })), 500);
+      else res.end(JSON.stringify(answer));
+    });
+    const port = await freePort();
+    const env = { NEBO_HOME: home, NEBO_EDGE_PORT: String(port), NEBO_EDGE_TLS_PORT: String(await freePort()) };
+    const serves = async (): Promise<boolean> => (await ask(port, '/').catch(() => null))?.text === 'hello';
+
+    const first = start({ ...env, NEBO_APPS_BUILDER_URL: `http://127.0.0.1:${control.port}` });
+    await until(serves, 20_000);
+    first.child.kill('SIGKILL');
+    await first.exit;
+
+    const second = start(env);
+    await until(serves, 20_000);
+    // An endless stream must not keep it alive.
+    const stream = await open(port, '/', { host: 'app.apps.localhost' });
+    stream.on('error', () => undefined).resume();
+    const began = performance.now();
+    second.child.kill('SIGTERM');
+    expect(await second.exit).toBe(0);
+    expect(performance.now() - began).toBeLessThan(10_000);
+    http.globalAgent.destroy();
+  }, 60_000);
+
+  it.each([
+    [{ NEBO_EDGE_PORT: 'eighty' }, 'NEBO_EDGE_PORT'],
+    [{ NEBO_APPS_DOMAIN: 'a b' }, 'NEBO_APPS_DOMAIN'],
+  ])('%j: ends with 1 and the name of the setting', async (env, name) => {
+    const { exit, output } = start({ NEBO_HOME: await cleanup.folder(), ...env } as Record<string, string>);
+    expect(await exit).toBe(1);
+    expect(output()).toContain(name);
+  });
+
+  it('a port in use: ends with 1 and says which', async () => {
+    const taken = await backend(cleanup, (_req, res) => res.end());
+    const { exit, output } = start({ NEBO_HOME: await cleanup.folder(), NEBO_EDGE_PORT: String(taken.port), NEBO_EDGE_TLS_PORT: '0' });
+    // The test's server holds 127.0.0.1 only; listening on all addresses collides with it all the same.
+    expect(await exit).toBe(1);
+    expect(output()).toContain(String(taken.port));
+  });
+});

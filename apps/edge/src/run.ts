@@ -1,0 +1,40 @@
+import { createEdge, type Edge } from './edge.js';
+import { type EdgeLogger } from './observe/logger.js';
+import { httpRouteSource } from './routes/http-route-source.js';
+import { type RouteSource } from './routes/route-source.js';
+import { edgeSettings } from './settings.js';
+
+/** The whole stop ends before this, come what may: 10 s is what an operator waits (design.md section 7). */
+const STOP_MS = 9_500;
+
+/** Starts an edge from the environment and stops it on SIGTERM and SIGINT. For `main.ts`. */
+export async function runEdge(logger: EdgeLogger & { info(facts: object, message: string): void }): Promise<Edge> {
+  const settings = edgeSettings();
+  if (settings.appsBuilderUrl === null) {
+    logger.warn({}, 'NEBO_APPS_BUILDER_URL is not set: only the routes stored on disk are served');
+  }
+  const source: RouteSource = settings.appsBuilderUrl === null ? nobody : httpRouteSource({ baseUrl: settings.appsBuilderUrl });
+  const edge = createEdge({ ...settings, source, logger, onAccess: (entry) => logger.info(entry, 'request') });
+  let asked = false;
+  const stop = (): void => {
+    if (asked) return;
+    asked = true;
+    setTimeout(() => process.exit(1), STOP_MS).unref();
+    edge.stop().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        logger.error({ err: error }, 'the edge did not stop cleanly');
+        process.exit(1);
+      },
+    );
+  };
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  await edge.start();
+  return edge;
+}
+
+const nobody: RouteSource = {
+  fetchRoutes: () => Promise.reject(new Error('no control plane is configured')),
+  fetchArtifact: () => Promise.reject(new Error('no control plane is configured')),
+};

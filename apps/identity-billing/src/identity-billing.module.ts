@@ -1,0 +1,71 @@
+import { Module } from '@nestjs/common';
+import type { ServiceDefinition } from '@nebo/service-kit';
+import { AccountsController, AccountsInternalController } from './accounts/accounts.controller.js';
+import { AccountsService } from './accounts/accounts.service.js';
+import { AuditController, AuditInternalController } from './audit/audit.controller.js';
+import { AuditService } from './audit/audit.service.js';
+import { PrismaService } from './database/prisma.service.js';
+import { KeysInternalController } from './keys/keys.controller.js';
+import { KeysService } from './keys/keys.service.js';
+import { BalanceService } from './ledger/balance.service.js';
+import { DepositsService } from './ledger/deposits.service.js';
+import { LedgerController } from './ledger/ledger.controller.js';
+import { MoneyController } from './ledger/money.controller.js';
+import { MoneyService } from './ledger/money.service.js';
+import { MoneyWorkers } from './ledger/money.workers.js';
+import { ReconcileService } from './ledger/reconcile.service.js';
+import { SpansService } from './ledger/spans.service.js';
+import { MembersService } from './members/members.service.js';
+import { OperatorController } from './operator/operator.controller.js';
+import { PricesController } from './prices/prices.controller.js';
+import { PricesService } from './prices/prices.service.js';
+import { ProjectsController, ProjectsInternalController } from './projects/projects.controller.js';
+import { ProjectsService } from './projects/projects.service.js';
+import { RateController } from './rate/rate.controller.js';
+import { RateService } from './rate/rate.service.js';
+import { Settings } from './settings.js';
+import { UsageExport, UsageTable } from './usage/usage-export.js';
+
+/** Who may do what, and what it costs: accounts, projects, keys, the ledger, prices, the audit log. */
+@Module({
+  controllers: [
+    AccountsController,
+    AccountsInternalController,
+    AuditController,
+    AuditInternalController,
+    KeysInternalController,
+    LedgerController,
+    MoneyController,
+    OperatorController,
+    PricesController,
+    ProjectsController,
+    ProjectsInternalController,
+    RateController,
+  ],
+  providers: [
+    Settings,
+    PrismaService,
+    AccountsService,
+    AuditService,
+    BalanceService,
+    DepositsService,
+    KeysService,
+    MembersService,
+    MoneyService,
+    MoneyWorkers,
+    PricesService,
+    ProjectsService,
+    RateService,
+    ReconcileService,
+    SpansService,
+    UsageTable,
+    UsageExport,
+  ],
+})
+export class IdentityBillingModule {}
+
+export const identityBilling: ServiceDefinition = {
+  name: 'identity-billing',
+  module: IdentityBillingModule,
+  migrations: new URL('../prisma/migrations/', import.meta.url),
+};

@@ -1,0 +1,54 @@
+import type { Piece } from '../../completions/answer-reader.js';
+import type { Completed } from '../../completions/completions.service.js';
+import { chatUsage } from '../../dialects/counters.js';
+import type { ChatHead } from './chat-answer.js';
+
+/**
+ * Writes the chunks of a streamed answer: id, model and time equal in all, the role in the first, one reason at the end,
+ * counters only when asked. Each method gives text for the wire.
+ */
+export class ChatStream {
+  /** What every chunk begins with, written once. */
+  private readonly prefix: string;
+  private hasRole = false;
+
+  constructor(
+    head: ChatHead,
+    private readonly includeUsage: boolean,
+  ) {
+    const shared = JSON.stringify({ id: head.id, object: 'chat.completion.chunk', created: head.created, model: head.model });
+    this.prefix = `data: ${shared.slice(0, -1)},`;
+  }
+
+  /** Chunks of the pieces; those that came together leave together. */
+  pieces(pieces: readonly Piece[]): string {
+    let text = '';
+    for (const piece of pieces) text += this.chunk(deltaOf(piece), null, piece.logprobs);
+    return text;
+  }
+
+  /** All that is held back until the answer is settled: the finish reason, the counters and the end mark. */
+  end({ finish, counters }: Completed): string {
+    let text = this.chunk({}, finish);
+    if (this.includeUsage && counters) text += `${this.prefix}"choices":[],"usage":${JSON.stringify(chatUsage(counters))}}\n\n`;
+    return `${text}data: [DONE]\n\n`;
+  }
+
+  private chunk(delta: Record<string, unknown>, finish: string | null, logprobs?: unknown): string {
+    if (!this.hasRole) {
+      this.hasRole = true;
+      delta = { role: 'assistant', content: '', ...delta };
+    }
+    const choice = { index: 0, delta, ...(logprobs === undefined ? {} : { logprobs }), finish_reason: finish };
+    // Clients that asked for counters get the field in every chunk, as the format has it.
+    return `${this.prefix}"choices":[${JSON.stringify(choice)}]${this.includeUsage ? ',"usage":null' : ''}}\n\n`;
+  }
+}
+
+function deltaOf({ content, reasoning, toolCalls }: Piece): Record<string, unknown> {
+  return {
+    ...(content !== undefined ? { content } : {}),
+    ...(reasoning !== undefined ? { reasoning_content: reasoning } : {}),
+    ...(toolCalls ? { tool_calls: toolCalls } : {}),
+  };
+}

@@ -1,0 +1,74 @@
+import { join } from 'node:path';
+import { type AgentLog } from '../agent-log.js';
+import { HostBuildDriver } from '../builds/build-driver.js';
+import { ArtifactCache } from '../replicas/artifact-cache.js';
+import { type Runs } from '../system/runs.js';
+import { findToolchain } from '../system/toolchain.js';
+import { createLocalHosts } from './local/create.js';
+import { probeDrivers, type DriverChoices } from './probe.js';
+import { HostReplicaDriver } from './replica-driver.js';
+import { type BuildHost, type ReplicaHost } from './sandbox.js';
+import { SimulatedBuildHost } from './simulated/builds.js';
+import { SimulatedReplicaHost } from './simulated/replicas.js';
+import { type BuildDriver, type Egress, type ReplicaDriver } from './types.js';
+
+/** The drivers of an agent, and why these. */
+export interface AgentDrivers {
+  builds: BuildDriver;
+  replicas: ReplicaDriver;
+  choices: DriverChoices;
+}
+
+/** What one build may use. */
+export interface BuildLimits {
+  memoryBytes: number;
+  cpus: number;
+  processes: number;
+  /** Source, dependencies and home together. */
+  diskBytes: number;
+  /** All steps together, milliseconds. */
+  wallMs: number;
+}
+
+export const defaultBuildLimits: Readonly<BuildLimits> = {
+  memoryBytes: 2 * 1024 ** 3,
+  cpus: 2,
+  processes: 512,
+  diskBytes: 4 * 1024 ** 3,
+  wallMs: 20 * 60_000,
+};
+
+export interface CreateDriversOptions {
+  home: string;
+  log: AgentLog;
+  runs: Runs;
+  egress: Egress | null;
+  /** Default: by probe. */
+  choices?: DriverChoices;
+  buildLimits?: Partial<BuildLimits>;
+  /** Unpacked artifacts kept, bytes; default 5 GiB. */
+  cacheBytes?: number;
+  /** Time between SIGTERM and SIGKILL of a replica, milliseconds; default 5 s. */
+  graceMs?: number;
+}
+
+/** Makes the drivers of every area. This is the only place that knows the driver folders. */
+export async function createDrivers(options: CreateDriversOptions): Promise<AgentDrivers> {
+  const { home, log, runs, egress } = options;
+  const choices = options.choices ?? (await probeDrivers());
+  const tools = findToolchain();
+  const limits = { ...defaultBuildLimits, ...options.buildLimits };
+  const cache = new ArtifactCache(join(home, 'artifacts'), options.cacheBytes ?? 5 * 1024 ** 3);
+  const graceMs = options.graceMs ?? 5_000;
+  const wantsLocal = choices.builds.driver === 'local' || choices.replicas.driver === 'local';
+  const local = wantsLocal ? await createLocalHosts({ home, log, tag: runs.tag, tools, egress, limits }) : null;
+  const builds: BuildHost =
+    choices.builds.driver === 'local' ? local!.builds : new SimulatedBuildHost({ tools, egress, wallMs: limits.wallMs });
+  const replicas: ReplicaHost =
+    choices.replicas.driver === 'local' ? local!.replicas : new SimulatedReplicaHost({ tools, egress });
+  return {
+    builds: new HostBuildDriver(choices.builds.driver, { host: builds, runs, log }),
+    replicas: new HostReplicaDriver(choices.replicas.driver, { host: replicas, runs, cache, log, graceMs }),
+    choices,
+  };
+}

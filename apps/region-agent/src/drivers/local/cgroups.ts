@@ -1,0 +1,144 @@
+import { mkdir, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { signal } from '../../system/processes.js';
+import { sleep } from '../../system/timing.js';
+
+export interface GroupLimits {
+  memoryBytes: number;
+  cpus: number;
+  processes: number;
+}
+
+/** Where limits can be set on this host. */
+export interface CgroupHierarchy {
+  version: 1 | 2;
+  /** v1: a mount point per controller; v2: the one folder under which groups are made, for every controller. */
+  roots: Record<'cpu' | 'memory' | 'pids', string>;
+}
+
+const controllers = ['cpu', 'memory', 'pids'] as const;
+
+/** The limits group of one run. */
+export interface Group {
+  /** Files that take a pid: a process that writes its own moves itself in before it starts anything. */
+  procsFiles: string[];
+  /** Whether the kernel ended something in it for want of memory. */
+  outOfMemory(): Promise<boolean>;
+  /** Whether a fork was refused. */
+  outOfProcesses(): Promise<boolean>;
+  /** Processor time of everything in it so far, microseconds. */
+  cpuMicroseconds(): Promise<number>;
+  /** Kills everything in it until it is empty, then removes it. */
+  remove(): Promise<void>;
+}
+
+/**
+ * Finds a hierarchy that can be written to: v1 where the three controllers are mounted on their own, else v2 where the
+ * controllers can be handed down. Null when there is neither.
+ * @param mounts text of /proc/self/mounts
+ */
+export async function findHierarchy(mounts: string): Promise<CgroupHierarchy | null> {
+  const lines = mounts.split('\n').map((line) => line.split(' '));
+  const roots: Partial<CgroupHierarchy['roots']> = {};
+  for (const [, point, type, options] of lines)
+    if (type === 'cgroup') for (const name of controllers) if (options?.split(',').includes(name)) roots[name] = point!;
+  if (roots.cpu && roots.memory && roots.pids) return { version: 1, roots: roots as CgroupHierarchy['roots'] };
+  const unified = lines.find(([, , type]) => type === 'cgroup2')?.[1];
+  if (!unified) return null;
+  const available = (await readFile(join(unified, 'cgroup.controllers'), 'utf8').catch(() => '')).split(/\s+/);
+  if (!controllers.every((name) => available.includes(name))) return null;
+  return { version: 2, roots: { cpu: unified, memory: unified, pids: unified } };
+}
+
+/** Groups of one agent, all below `nebo-<tag>`. */
+export class Cgroups {
+  constructor(
+    private readonly hierarchy: CgroupHierarchy,
+    private readonly tag: string,
+  ) {}
+
+  get version(): 1 | 2 {
+    return this.hierarchy.version;
+  }
+
+  /** @throws when the hierarchy cannot be written */
+  async create(name: string, limits: GroupLimits): Promise<Group> {
+    const folders = this.folders(name);
+    for (const folder of folders) await mkdir(folder, { recursive: true });
+    if (this.version === 1) await this.limitV1(name, limits);
+    else await this.limitV2(name, limits);
+    const at = (controller: (typeof controllers)[number], file: string) => join(this.folder(controller, name), file);
+    const counted = async (path: string, key: string) =>
+      new RegExp(`^${key} [1-9]`, 'm').test(await readFile(path, 'utf8').catch(() => ''));
+    return {
+      procsFiles: folders.map((folder) => join(folder, 'cgroup.procs')),
+      outOfMemory: () => counted(at('memory', this.version === 1 ? 'memory.oom_control' : 'memory.events'), 'oom_kill'),
+      outOfProcesses: () => counted(at('pids', 'pids.events'), 'max'),
+      cpuMicroseconds: async () => {
+        const text = await readFile(at('cpu', 'cpu.stat'), 'utf8').catch(() => '');
+        return Number(/^usage_usec (\d+)/m.exec(text)?.[1] ?? 0);
+      },
+      remove: () => this.remove(folders),
+    };
+  }
+
+  /** Ends and removes every group of this agent. */
+  async cleanUp(): Promise<void> {
+    const bases = new Set(controllers.map((controller) => this.base(controller)));
+    const names = new Set<string>();
+    for (const base of bases)
+      for (const entry of await readdir(base, { withFileTypes: true }).catch(() => []))
+        if (entry.isDirectory()) names.add(entry.name);
+    for (const name of names) await this.remove(this.folders(name));
+    for (const base of bases) await rmdir(base).catch(() => undefined);
+  }
+
+  private base(controller: (typeof controllers)[number]): string {
+    return join(this.hierarchy.roots[controller], `nebo-${this.tag}`);
+  }
+
+  private folder(controller: (typeof controllers)[number], name: string): string {
+    return join(this.base(controller), name);
+  }
+
+  private folders(name: string): string[] {
+    return [...new Set(controllers.map((controller) => this.folder(controller, name)))];
+  }
+
+  private async limitV1(name: string, limits: GroupLimits): Promise<void> {
+    const set = (controller: (typeof controllers)[number], file: string, value: number) =>
+      writeFile(join(this.folder(controller, name), file), String(value));
+    await set('cpu', 'cpu.cfs_period_us', 100_000);
+    await set('cpu', 'cpu.cfs_quota_us', Math.max(1_000, Math.round(limits.cpus * 100_000)));
+    await set('memory', 'memory.limit_in_bytes', limits.memoryBytes);
+    // Swap beyond the limit would only delay the end; kernels without swap accounting have no such file.
+    await set('memory', 'memory.memsw.limit_in_bytes', limits.memoryBytes).catch(() => undefined);
+    await set('pids', 'pids.max', limits.processes);
+  }
+
+  private async limitV2(name: string, limits: GroupLimits): Promise<void> {
+    const hand = '+cpu +memory +pids';
+    await writeFile(join(this.hierarchy.roots.cpu, 'cgroup.subtree_control'), hand);
+    await writeFile(join(this.base('cpu'), 'cgroup.subtree_control'), hand);
+    const set = (file: string, value: string) => writeFile(join(this.folder('cpu', name), file), value);
+    await set('cpu.max', `${Math.max(1_000, Math.round(limits.cpus * 100_000))} 100000`);
+    await set('memory.max', String(limits.memoryBytes));
+    await set('memory.swap.max', '0').catch(() => undefined);
+    await set('pids.max', String(limits.processes));
+  }
+
+  private async remove(folders: readonly string[]): Promise<void> {
+    const until = Date.now() + 5_000;
+    for (const folder of folders)
+      for (;;) {
+        const text = await readFile(join(folder, 'cgroup.procs'), 'utf8').catch(() => '');
+        for (const pid of text.split('\n')) if (/^[1-9]\d*$/.test(pid)) signal(Number(pid), 'SIGKILL');
+        const gone = await rmdir(folder).then(
+          () => true,
+          async () => !(await stat(folder).catch(() => null)),
+        );
+        if (gone || Date.now() > until) break;
+        await sleep(10);
+      }
+  }
+}

@@ -1,0 +1,52 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type AgentLog } from '../../agent-log.js';
+import { type Toolchain } from '../../system/toolchain.js';
+import { type BuildLimits } from '../create.js';
+import { type Egress } from '../types.js';
+import { LocalBuildHost } from './builds.js';
+import { Cgroups, findHierarchy } from './cgroups.js';
+import { Networks } from './networks.js';
+import { LocalReplicaHost } from './replicas.js';
+import { Slots } from './slots.js';
+
+export interface LocalParts {
+  tools: Toolchain;
+  slots: Slots;
+  networks: Networks;
+  cgroups: Cgroups | null;
+  egress: Egress | null;
+  limits: BuildLimits;
+  log: AgentLog;
+}
+
+export interface LocalOptions {
+  home: string;
+  log: AgentLog;
+  tag: string;
+  tools: Toolchain;
+  egress: Egress | null;
+  limits: BuildLimits;
+}
+
+/** The hosts of the `local` driver; builds and replicas share addresses, users and groups. */
+export async function createLocalHosts(
+  options: LocalOptions,
+): Promise<{ builds: LocalBuildHost; replicas: LocalReplicaHost }> {
+  const { home, log, tag, tools, egress, limits } = options;
+  const slots = new Slots(join(home, 'slots'), tag);
+  const networks = new Networks(tag, slots, egress);
+  const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
+  const cgroups = hierarchy ? new Cgroups(hierarchy, tag) : null;
+  const parts: LocalParts = { tools, slots, networks, cgroups, egress, limits, log };
+  let cleaned: Promise<void> | null = null;
+  // Once for both: what one of them has just made must not be taken for a leftover by the other.
+  const cleanUp = () => {
+    cleaned ??= (async () => {
+      await cgroups?.cleanUp();
+      await networks.cleanUp();
+    })();
+    return cleaned;
+  };
+  return { builds: new LocalBuildHost(parts, cleanUp), replicas: new LocalReplicaHost(parts, cleanUp) };
+}

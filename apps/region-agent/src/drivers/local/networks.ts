@@ -1,0 +1,140 @@
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { signal } from '../../system/processes.js';
+import { type Egress } from '../types.js';
+import { tool } from './exec.js';
+import { type Slot, type Slots } from './slots.js';
+
+/** The network of one run: a namespace with one link to the host, and rules that it cannot change. */
+export interface RunNetwork {
+  /** Name for `ip netns exec`. */
+  namespace: string;
+  slot: Slot;
+  /** The guarded proxy as the run reaches it, null when there is no way out. */
+  proxyUrl: string | null;
+  close(): Promise<void>;
+}
+
+/**
+ * Rules inside the run's namespace. The run has no capability there, so it cannot change them: the host may connect to
+ * it, it may answer, and it may begin nothing itself except to the proxy. So neither services of the host nor private
+ * addresses nor IPv6 neighbours can be reached, whatever the host's own firewall says.
+ */
+function rules(slot: Slot, proxyPort: number | null): string {
+  const proxy = proxyPort === null ? '' : `ip daddr ${slot.hostAddress} tcp dport ${proxyPort} accept`;
+  return `table inet nebo {
+  chain input {
+    type filter hook input priority 0; policy drop;
+    iifname "lo" accept
+    ct state established,related accept
+    iifname "eth0" ip saddr ${slot.hostAddress} accept
+  }
+  chain forward { type filter hook forward priority 0; policy drop; }
+  chain output {
+    type filter hook output priority 0; policy drop;
+    oifname "lo" accept
+    ct state established,related accept
+    ${proxy}
+    meta l4proto tcp reject with tcp reset
+    reject
+  }
+}
+`;
+}
+
+/** Networks of one agent; names on the host carry its tag, so that leftovers are found. */
+export class Networks {
+  constructor(
+    private readonly tag: string,
+    private readonly slots: Slots,
+    private readonly egress: Egress | null,
+  ) {}
+
+  /** @throws when the host's tools fail; nothing is left then */
+  async open(run: string): Promise<RunNetwork> {
+    const inUse = new Set(Object.values(networkInterfaces()).flatMap((all) => all?.map((one) => one.address) ?? []));
+    const slot = this.slots.acquire((address) => inUse.has(address));
+    const namespace = `nebo-${this.tag}-${run}`;
+    // Interface names have at most 15 characters.
+    const link = `nb${run.slice(0, 10)}`;
+    let bridge: Bridge | null = null;
+    const close = async () => {
+      bridge?.close();
+      await this.remove(namespace);
+      this.slots.release(slot);
+    };
+    try {
+      await tool(
+        ['ip', '-batch', '-'],
+        `netns add ${namespace}\n` +
+          `link add ${link} type veth peer name eth0 netns ${namespace}\n` +
+          `addr add ${slot.hostAddress}/30 dev ${link}\n` +
+          `link set ${link} up\n`,
+      );
+      await tool(
+        ['ip', '-n', namespace, '-batch', '-'],
+        `link set lo up\naddr add ${slot.address}/30 dev eth0\nlink set eth0 up\n`,
+      );
+      if (this.egress) bridge = await openBridge(slot.hostAddress, this.egress.proxyUrl);
+      await tool(['ip', 'netns', 'exec', namespace, 'nft', '-f', '-'], rules(slot, bridge?.port ?? null));
+      const proxyUrl = bridge ? `http://${slot.hostAddress}:${bridge.port}` : null;
+      return { namespace, slot, proxyUrl, close };
+    } catch (error) {
+      await close();
+      throw error;
+    }
+  }
+
+  /** Removes every namespace of this agent with what runs in it. */
+  async cleanUp(): Promise<void> {
+    const list = await tool(['ip', 'netns', 'list']).catch(() => '');
+    for (const line of list.split('\n')) {
+      const name = line.split(' ')[0]!;
+      if (name.startsWith(`nebo-${this.tag}-`)) await this.remove(name);
+    }
+    this.slots.releaseAll();
+  }
+
+  private async remove(namespace: string): Promise<void> {
+    // A process that is left would keep the old namespace alive and answer in place of the next (region.md section 8).
+    const pids = await tool(['ip', 'netns', 'pids', namespace]).catch(() => '');
+    for (const pid of pids.split('\n')) if (/^[1-9]\d*$/.test(pid)) signal(Number(pid), 'SIGKILL');
+    await tool(['ip', 'netns', 'del', namespace]).catch(() => undefined);
+  }
+}
+
+interface Bridge {
+  port: number;
+  close(): void;
+}
+
+/** The proxy listens on the host's loopback, which the run does not see: this carries its bytes there. */
+async function openBridge(address: string, proxyUrl: string): Promise<Bridge> {
+  const target = new URL(proxyUrl);
+  const port = Number(target.port || 80);
+  const open = new Set<Socket>();
+  const server: Server = createServer((socket) => {
+    const onward = connect({ host: target.hostname, port });
+    for (const end of [socket, onward]) {
+      open.add(end);
+      end.on('error', () => undefined);
+      end.once('close', () => {
+        open.delete(end);
+        socket.destroy();
+        onward.destroy();
+      });
+    }
+    socket.pipe(onward).pipe(socket);
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(0, address, resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () => {
+      server.close();
+      for (const socket of open) socket.destroy();
+    },
+  };
+}

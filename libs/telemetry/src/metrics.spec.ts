@@ -1,0 +1,76 @@
+import { register } from 'prom-client';
+import { collectProcessMetrics, createMetrics, Registry } from './metrics.js';
+
+describe('createMetrics', () => {
+  it('counts requests, times them, and shows them as text', async () => {
+    const metrics = createMetrics('compute');
+    metrics.http({ method: 'GET', operation: 'list_vms', status: 200, seconds: 0.004 });
+    metrics.http({ method: 'GET', operation: 'list_vms', status: 200, seconds: 0.2 });
+    const text = await metrics.text();
+    expect(text).toContain(
+      'nebo_http_requests_total{service="compute",method="GET",operation="list_vms",status="200"} 2',
+    );
+    expect(text).toContain(
+      'nebo_http_request_seconds_bucket{le="0.005",service="compute",operation="list_vms"} 1',
+    );
+    expect(text).toContain('nebo_http_request_seconds_count{service="compute",operation="list_vms"} 2');
+    expect(metrics.contentType).toContain('text/plain');
+  });
+
+  it('shows outbox, lifecycles, breakers and failures in base units', async () => {
+    const metrics = createMetrics('dns');
+    metrics.outbox(7, 1_500);
+    metrics.missedDeadline('zone', 'verifying');
+    metrics.lifecycles('zone', 'verifying', 3);
+    metrics.failure('relay');
+    for (const state of ['closed', 'open', 'open', 'half_open', 'open'] as const)
+      metrics.breaker('resolver', state);
+    const text = await metrics.text();
+    for (const line of [
+      'nebo_outbox_pending{service="dns"} 7',
+      'nebo_outbox_lag_seconds{service="dns"} 1.5',
+      'nebo_lifecycle_missed_deadlines_total{service="dns",kind="zone",state="verifying"} 1',
+      'nebo_lifecycles{service="dns",kind="zone",state="verifying"} 3',
+      'nebo_failures_total{service="dns",where="relay"} 1',
+      'nebo_breaker_state{service="dns",name="resolver"} 2',
+      'nebo_breaker_opened_total{service="dns",name="resolver"} 2',
+    ]) {
+      expect(text).toContain(line);
+    }
+  });
+
+  it('lets services of one process share a registry, told apart by label', async () => {
+    const registry = new Registry();
+    const [one, two] = [createMetrics('one', registry), createMetrics('two', registry)];
+    one.outbox(1, 0);
+    two.outbox(2, 0);
+    const text = await one.text();
+    expect(text).toContain('nebo_outbox_pending{service="one"} 1');
+    expect(text).toContain('nebo_outbox_pending{service="two"} 2');
+    expect(await two.text()).toBe(text);
+  });
+
+  it('makes metrics of the service’s own, once', async () => {
+    const metrics = createMetrics('router');
+    metrics.counter('nebo_tokens_total', 'Tokens', ['model'])({ model: 'm' }, 5);
+    metrics.counter('nebo_tokens_total', 'Tokens', ['model'])({ model: 'm' }, 5);
+    metrics.gauge('nebo_streams', 'Open streams')(4);
+    metrics.histogram('nebo_first_token_seconds', 'First token', [], [1, 2])(1.5);
+    const text = await metrics.text();
+    expect(text).toContain('nebo_tokens_total{service="router",model="m"} 10');
+    expect(text).toContain('nebo_streams{service="router"} 4');
+    expect(text).toContain('nebo_first_token_seconds_bucket{le="2",service="router"} 1');
+  });
+
+  it('leaves prom-client’s default registry alone', async () => {
+    createMetrics('x').failure('y');
+    expect(await register.getMetricsAsArray()).toEqual([]);
+  });
+
+  it('adds process metrics once', async () => {
+    const registry = new Registry();
+    collectProcessMetrics(registry);
+    collectProcessMetrics(registry);
+    expect(await registry.metrics()).toContain('process_cpu_user_seconds_total');
+  });
+});

@@ -1,0 +1,28 @@
+/**
+ * `npm run bench -- NAME` (start, gateway; without a name: all). Ratios in one run, CPU per request rather than a time: a
+ * neighbour on the machine slows everything alike. Prints a table and writes it to docs/bench.md with --write.
+ */
+import { appendFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import { root } from '../start/node-binary.mjs';
+import { benchGateway } from './src/gateway.mjs';
+import { benchStart } from './src/start.mjs';
+
+const benches = { start: benchStart, gateway: benchGateway };
+const words = process.argv.slice(2);
+const names = words.filter((word) => !word.startsWith('-'));
+const unknown = names.filter((name) => !benches[name]);
+if (unknown.length > 0) {
+  console.error(`there is no bench "${unknown[0]}"; there are: ${Object.keys(benches).join(', ')}`);
+  process.exit(2);
+}
+for (const name of names.length > 0 ? names : Object.keys(benches)) {
+  console.error(`… ${name}`);
+  const table = await benches[name]();
+  const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: root, encoding: 'utf8' }).trim();
+  const text = `\n## ${name}, ${new Date().toISOString().slice(0, 10)}, ${commit}\n\n${table}\n`;
+  console.log(text);
+  if (words.includes('--write')) appendFileSync(join(root, 'docs/bench.md'), text);
+}
+process.exit(0);

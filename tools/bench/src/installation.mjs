@@ -1,0 +1,69 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { root } from '../../start/node-binary.mjs';
+
+/** A TCP port that is free now. */
+export async function freePort() {
+  const server = createServer();
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
+  const { port } = server.address();
+  await new Promise((done) => server.close(done));
+  return port;
+}
+
+/** Waits until a URL answers 200; looks every 10 ms, since a start is measured with it. */
+export async function untilReady(url, child) {
+  for (;;) {
+    if (child.exitCode !== null) throw new Error(`the process ended with ${child.exitCode}`);
+    const answer = await fetch(url).catch(() => null);
+    await answer?.body?.cancel();
+    if (answer?.status === 200) return;
+    await new Promise((done) => setTimeout(done, 10));
+  }
+}
+
+/** Ends a child and waits for it. */
+export async function end(child, signal = 'SIGTERM') {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = new Promise((done) => child.once('exit', done));
+  child.kill(signal);
+  await ended;
+}
+
+/** An installation for measuring: own data, own ports, no rate limit. */
+export async function startInstallation(home = mkdtempSync(join(tmpdir(), 'nebo-bench-')), command = ['apps/all-in-one/dist/main.js']) {
+  const [api, ai, edge, tls] = [await freePort(), await freePort(), await freePort(), await freePort()];
+  const begun = performance.now();
+  const child = spawn(process.execPath, command, {
+    cwd: root,
+    stdio: ['ignore', 'ignore', 'inherit'],
+    env: {
+      ...process.env, NEBO_HOME: home, NEBO_API_PORT: api, NEBO_AI_PORT: ai, NEBO_EDGE_PORT: edge, NEBO_EDGE_TLS_PORT: tls,
+      NEBO_RATE_LIMIT: '0', NEBO_LOG_LEVEL: 'error',
+    },
+  });
+  await untilReady(`http://127.0.0.1:${api}/healthz`, child);
+  const readyMs = performance.now() - begun;
+  const credentials = JSON.parse(readFileSync(join(home, 'credentials.json'), 'utf8'));
+  return {
+    child, home, readyMs, credentials, baseUrl: credentials.base_url, key: credentials.accounts[0].api_key,
+    stop: () => end(child),
+    remove: () => rmSync(home, { recursive: true, force: true }),
+  };
+}
+
+/** CPU seconds (user and system) that a process has used. */
+export function cpuSeconds(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
+/** Resident bytes of a process. */
+export function residentBytes(pid) {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024;
+}
+
+export const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];

@@ -1,0 +1,1 @@
+export { startSplit } from '../../start/split.mjs';
