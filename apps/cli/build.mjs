@@ -1,8 +1,8 @@
 /**
  * Builds the command line: `node build.mjs [--contract FILE] [--out FOLDER]`.
  *
- * One CommonJS file, because that starts faster than an ESM bundle (panel-and-cli.md section 9), plus `jq.js`, which is
- * read only when `--jq` is given. The contract is embedded as a compact table of operations.
+ * CommonJS, because that starts faster than an ESM bundle (panel-and-cli.md section 9): `main.js`, and beside it the parts
+ * that few commands need. The contract is embedded as a compact table of operations.
  */
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
@@ -46,12 +46,14 @@ async function contractTable() {
   return compactContract(JSON.parse(text));
 }
 
-/** jq is 1.3 MB of WebAssembly: it must not be parsed on every start. */
-const jqApart = {
-  name: 'jq-apart',
+/** Parts that few commands need, in files of their own: what is not read need not be compiled on every start. */
+const apart = { 'jq-wasm': 'jq.js', yaml: 'yaml.js', '@nebo/archive': 'archive.js' };
+
+const partsApart = {
+  name: 'parts-apart',
   setup(bundler) {
-    bundler.onResolve({ filter: /^jq-wasm$/ }, (found) =>
-      found.kind === 'entry-point' ? undefined : { path: './jq.js', external: true },
+    bundler.onResolve({ filter: new RegExp(`^(${Object.keys(apart).join('|')})$`) }, (found) =>
+      found.kind === 'entry-point' ? undefined : { path: `./${apart[found.path]}`, external: true },
     );
   },
 };
@@ -64,6 +66,27 @@ const noChildProcess = {
       found.importer.includes('/commander/') ? { path: 'child_process', namespace: 'empty' } : undefined,
     );
     bundler.onLoad({ filter: /.*/, namespace: 'empty' }, () => ({ contents: 'module.exports = {};' }));
+  },
+};
+
+const late = ['crypto', 'readline', 'fs/promises', 'timers/promises', 'stream/promises', 'os'];
+
+/**
+ * These parts of Node are loaded when one of their functions is first read: they cost a third of the start, and
+ * `nebo --help` needs none of them.
+ */
+const lateBuiltins = {
+  name: 'late-builtins',
+  setup(bundler) {
+    bundler.onResolve({ filter: new RegExp(`^node:(${late.join('|')})$`) }, (found) =>
+      found.namespace === 'late' ? { path: found.path, external: true } : { path: found.path, namespace: 'late' },
+    );
+    bundler.onLoad({ filter: /.*/, namespace: 'late' }, async ({ path }) => {
+      const names = Object.keys(await import(path)).filter((name) => name !== 'default' && name !== 'module.exports');
+      const contents = `for (const name of ${JSON.stringify(names)})
+        Object.defineProperty(module.exports, name, { enumerable: true, get: () => require(${JSON.stringify(path)})[name] });`;
+      return { contents };
+    });
   },
 };
 
@@ -92,9 +115,11 @@ await Promise.all([
     minifySyntax: true,
     banner: { js: '#!/usr/bin/env node' },
     define: { __NEBO_VERSION__: JSON.stringify(version), __NEBO_CONTRACT__: JSON.stringify(JSON.stringify(table)) },
-    plugins: [jqApart, noChildProcess],
+    plugins: [partsApart, noChildProcess, lateBuiltins],
   }),
-  build({ ...common, entryPoints: ['jq-wasm'], outfile: join(values.out, 'jq.js'), absWorkingDir: here }),
+  ...Object.entries(apart).map(([name, file]) =>
+    build({ ...common, entryPoints: [name], outfile: join(values.out, file), absWorkingDir: here, minifyWhitespace: true }),
+  ),
 ]);
 // The package is ESM; what is built is not.
 await writeFile(join(values.out, 'package.json'), '{ "type": "commonjs" }\n');

@@ -18,7 +18,8 @@ function readOptions(command: AdminCommand, args: string[]): Record<string, stri
   try {
     const options = Object.fromEntries(command.options.map((name) => [name, { type: 'string' as const }]));
     const { values } = parseArgs({ args, options: { ...options, json: { type: 'boolean' } }, strict: true });
-    const given = Object.fromEntries(Object.entries(values).filter(([, value]) => typeof value === 'string')) as Record<string, string>;
+    const given: Record<string, string> = {};
+    for (const [name, value] of Object.entries(values)) if (typeof value === 'string') given[name] = value;
     for (const name of command.required) if (!given[name]) throw new UsageError(`--${name} is missing`);
     return given;
   } catch (error) {

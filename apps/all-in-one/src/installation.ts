@@ -1,7 +1,7 @@
 import { createServer } from 'node:net';
 import { mkdirSync } from 'node:fs';
 import { committedContracts, createGateway } from '@nebo/api-gateway';
-import { createEdge, peersRouteSource } from '@nebo/edge';
+import { createEdge, edgeSettings, targetRouteSource } from '@nebo/edge';
 import type { PartHealth } from '@nebo/service-kit';
 import {
   bootService, busFrom, type Config, createRuntime, homeOf, LocalTarget, masterKeyOf, migrateServices, Peers, type RunningService, type Runtime,
@@ -29,6 +29,8 @@ export interface Installation {
   stop(): Promise<void>;
 }
 
+type Stop = () => Promise<unknown> | void;
+
 /** Ports that people address, with their settings. */
 const ports = [
   ['NEBO_API_PORT', 4000],
@@ -43,7 +45,7 @@ const ports = [
  */
 export async function startInstallation({ config, log, onStep = () => undefined }: InstallationOptions): Promise<Installation> {
   const home = homeOf(config);
-  const stops: (() => Promise<unknown> | void)[] = [];
+  const stops: Stop[] = [];
   const stop = async () => {
     for (const end of stops.splice(0).reverse()) {
       await Promise.resolve(end()).catch((err: unknown) => log.error({ err }, 'a part did not stop cleanly'));
@@ -87,7 +89,7 @@ async function checkPorts(config: Config): Promise<void> {
   }
 }
 
-async function database(config: Config, home: string, password: string, stops: (() => Promise<unknown>)[], onStep: (text: string) => void): Promise<string> {
+async function database(config: Config, home: string, password: string, stops: Stop[], onStep: (text: string) => void): Promise<string> {
   if (config.optional('DATABASE_URL')) return config.url('DATABASE_URL', undefined, ['postgres:', 'postgresql:']);
   onStep('starting PostgreSQL');
   const postgres = await startEmbeddedPostgres(home, password);
@@ -95,7 +97,7 @@ async function database(config: Config, home: string, password: string, stops: (
   return postgres.url;
 }
 
-async function bootAll(runtime: Runtime, stops: (() => Promise<unknown>)[]): Promise<void> {
+async function bootAll(runtime: Runtime, stops: Stop[]): Promise<void> {
   const running = new Map<string, RunningService>();
   for (const { name } of services) runtime.targets.set(name, new LocalTarget(() => running.get(name)!.fastify));
   for (const definition of services) {
@@ -105,7 +107,7 @@ async function bootAll(runtime: Runtime, stops: (() => Promise<unknown>)[]): Pro
   }
 }
 
-async function openDoors(runtime: Runtime, stops: (() => Promise<unknown> | void)[], onStep: (text: string) => void): Promise<Omit<Installation, 'stop'>> {
+async function openDoors(runtime: Runtime, stops: Stop[], onStep: (text: string) => void): Promise<Omit<Installation, 'stop'>> {
   const { config, home, log } = runtime;
   const peers = new Peers(runtime, 'all-in-one');
   const parts: PartHealth[] = [
@@ -123,7 +125,13 @@ async function openDoors(runtime: Runtime, stops: (() => Promise<unknown> | void
   stops.push(() => gateway.stop());
 
   onStep('starting edge and region agent');
-  const edge = createEdge({ config, home, log, source: peersRouteSource(peers) });
+  const edge = createEdge({
+    ...edgeSettings(config.env),
+    home,
+    host: config.text('NEBO_BIND', '127.0.0.1'),
+    source: targetRouteSource(runtime.targets.get('apps-builder'), runtime.signer),
+    logger: log.child({ service: 'edge' }),
+  });
   const { port, tlsPort } = await edge.start();
   stops.push(() => edge.stop());
   ready('edge');

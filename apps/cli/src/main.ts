@@ -16,7 +16,16 @@ async function main(): Promise<void> {
     });
   }
 
-  const io = { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, env: process.env, cwd: process.cwd() };
+  const io = {
+    // Opened when it is read: most commands never do.
+    get stdin() {
+      return process.stdin;
+    },
+    stdout: process.stdout,
+    stderr: process.stderr,
+    env: process.env,
+    cwd: process.cwd(),
+  };
   const code = await Promise.race([
     runNebo(process.argv.slice(2), io, interrupt.signal),
     // Work that does not hear the signal (a read of stdin, a packing) must not hold the terminal.

@@ -3,6 +3,7 @@ export { createEdge, edgeDefaults, type Edge, type EdgeOptions, type EdgeStatus,
 export { edgeSettings, type EdgeSettings } from './settings.js';
 export { httpRouteSource, type HttpRouteSourceOptions } from './routes/http-route-source.js';
 export { type RouteSource } from './routes/route-source.js';
+export { targetRouteSource } from './routes/target-route-source.js';
 export { type AppliedListener } from './routes/synchronizer.js';
 export { type AccessEntry, type AccessHook } from './observe/access.js';
 export { type EdgeLogger } from './observe/logger.js';

@@ -155,7 +155,7 @@ for (const driver of drivers) {
         const crash = `console.log('starting'); console.error('no database'); process.exit(3)`;
         on.plane.want('crash', 1, await replicaOf(on.plane, 'crash', crash));
         expect((await on.plane.see('crash', 'failed')).reason).toBe('exited with code 3: no database');
-        expect(on.plane.lines('replica-crash').filter((line) => line === 'starting')).toHaveLength(3);
+        await eventually(() => on.plane.lines('replica-crash').filter((line) => line === 'starting').length === 3);
         on.plane.forget('replica', 'crash');
       });
 

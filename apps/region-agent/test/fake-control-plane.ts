@@ -132,6 +132,7 @@ export class FakeControlPlane {
       await new Promise<void>((resolve) => {
         const end = () => {
           clearTimeout(timer);
+          request.socket.off('close', end);
           this.waiting.delete(end);
           resolve();
         };

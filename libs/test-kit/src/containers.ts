@@ -37,7 +37,19 @@ export async function startContainer(
   const wanted = new GenericContainer(image)
     .withExposedPorts({ container: inner, host: port })
     .withStartupTimeout(120_000);
-  const container: StartedTestContainer = await prepare(wanted, port).start();
+  const lines: string[] = [];
+  wanted.withLogConsumer((log) => {
+    log
+      .on('data', (line: Buffer | string) => lines.push(line.toString().trimEnd()))
+      .on('error', () => undefined);
+  });
+  const container: StartedTestContainer = await prepare(wanted, port)
+    .start()
+    .catch((error: Error) => {
+      throw new Error(`container ${image}: ${error.message}\n${lines.slice(-8).join('\n')}`, {
+        cause: error,
+      });
+    });
   const host = container.getHost();
   const engine = (await findEngine()).found!.host;
   const verb = async (path: string) => {

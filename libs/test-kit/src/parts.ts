@@ -1,5 +1,14 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { accessSync, constants, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  mkdirSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { chmod, mkdtemp } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
@@ -156,7 +165,7 @@ export function sayOnce(part: string, sentence: string): void {
   const folder = join(kitFolder(), 'said');
   mkdirSync(folder, { recursive: true });
   try {
-    writeFileSync(join(folder, `${process.ppid}-${part}`), '', { flag: 'wx' });
+    writeFileSync(join(folder, `${pidSpace()}${process.ppid}-${part}`), '', { flag: 'wx' });
   } catch {
     return;
   }
@@ -169,6 +178,15 @@ export function sayOnce(part: string, sentence: string): void {
     } catch {
       continue;
     }
+  }
+}
+
+/** Pids repeat in each pid namespace, and `npm run test:containers` makes a new one. */
+function pidSpace(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid').replace(/\D/g, '') + '-';
+  } catch {
+    return '';
   }
 }
 

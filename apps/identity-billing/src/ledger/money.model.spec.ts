@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { ruble } from '@nebo/contracts';
 import { type Billing, startBilling } from '../../test/billing.js';
 import { MoneyModel, type Outcome } from '../../test/money-model.js';
@@ -72,6 +71,7 @@ describe('the ledger against a model in memory', () => {
       told.push(`${command} ${operation_id} ${amount} ${part}`);
       expect({ seed, told, outcome: got }).toEqual({ seed, told, outcome: expected });
     }
+    await billing.sql('select money_expire($1, 10)', [account_id]);
     const [row] = await billing.sql(
       'select posted::text, held::text, credits::text, credits_held::text, topup_total::text, unlocked from balance where account_id = $1',
       [account_id],

@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/p
 import { join } from 'node:path';
 import { type LogBatch } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
-import { Backoff, ignoreAbort, sleep } from '../system/timing.js';
+import { Backoff, ignoreAbort, settledWithin, sleep } from '../system/timing.js';
 
 type Line = LogBatch['lines'][number];
 
@@ -101,7 +101,7 @@ export class LogShipper {
   /** Gives what waits one last chance, at most `graceMs`, then ends. */
   async stop(graceMs: number): Promise<void> {
     const all = Promise.all([...this.streams.values()].map((stream) => this.until(stream, () => stream.waiting.length === 0)));
-    await Promise.race([all, sleep(graceMs, this.stopping.signal).catch(ignoreAbort)]);
+    await settledWithin(all, graceMs);
     this.stopping.abort();
     for (const stream of this.streams.values()) for (const tell of stream.waiters) tell();
   }

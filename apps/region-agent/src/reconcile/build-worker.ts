@@ -3,7 +3,7 @@ import { type BuildSpec, type Wanted } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
 import { type BlobAccess, type BuildDriver } from '../drivers/types.js';
 import { type LogShipper, type LogWriter } from '../log/log-shipper.js';
-import { type Places, sleep } from '../system/timing.js';
+import { type Places, settledWithin } from '../system/timing.js';
 import { type Outcomes } from './outcomes.js';
 import { type Reporter } from './reporter.js';
 import { type Worker } from './worker.js';
@@ -152,7 +152,7 @@ export class BuildWorker implements Worker {
     const observation = { kind: 'build' as const, id: this.id, generation: present.generation, ...said };
     await outcomes.keep(this.id, { spec: plain(present.spec), observation });
     // The last line is taken before the end is known; a control plane that is away must not hold the place for ever.
-    if (writer) await Promise.race([writer.close(true), sleep(30_000, present.stop.signal).catch(() => undefined)]);
+    if (writer) await settledWithin(writer.close(true), 30_000);
     reporter.report({ ...observation, generation: present.generation });
   }
 }

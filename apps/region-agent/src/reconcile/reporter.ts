@@ -1,7 +1,7 @@
 import { type AgentKind, type Observed } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
 import { Superseded } from '../control/control-plane.js';
-import { Backoff, ignoreAbort, sleep } from '../system/timing.js';
+import { Backoff, ignoreAbort, settledWithin, sleep } from '../system/timing.js';
 
 /** An observation before the reporter stamps it. */
 export type Observation = Omit<Observed, 'at'>;
@@ -44,7 +44,7 @@ export class Reporter {
       this.waiters.add(look);
       look();
     });
-    await Promise.race([idle, sleep(ms, this.stopping.signal).catch(ignoreAbort)]);
+    await settledWithin(idle, ms);
     this.stopping.abort();
     await this.running;
   }

@@ -175,7 +175,9 @@ export class ReplicaSupervisor {
       }
       const exit = await exited;
       output.end();
-      const last = this.lines[this.lines.length - 1];
+      // eslint-disable-next-line no-control-regex
+      const plain = this.lines.map((line) => line.replace(/\u001b\[[0-9;]*m/g, '').trim());
+      const last = plain.findLast((line) => line !== '');
       const what = exit.limit ?? `exited with code ${exit.code}`;
       return { wasReady, reason: last === undefined ? what : `${what}: ${last.slice(0, 500)}` };
     } finally {

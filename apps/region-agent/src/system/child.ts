@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
 import { constants } from 'node:os';
 import { type Writable } from 'node:stream';
-import { sleep } from './timing.js';
+import { settledWithin } from './timing.js';
 
 export interface ChildOptions {
   cwd?: string;
@@ -56,7 +56,7 @@ export async function startChild(argv: readonly string[], options: ChildOptions)
     child.once('exit', (code, signal) => {
       const value = code ?? 128 + (signal ? constants.signals[signal] : 0);
       // A grandchild that outlives its parent may hold the pipe; what came so far is enough then.
-      void Promise.race([closed, sleep(1_000)]).then(() => {
+      void settledWithin(closed, 1_000).then(() => {
         child.stdout!.destroy();
         child.stderr!.destroy();
         resolve(value);

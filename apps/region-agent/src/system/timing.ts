@@ -10,6 +10,24 @@ export function ignoreAbort(error: unknown): void {
   if (!isAbort(error)) throw error;
 }
 
+/** Whether a promise is settled (either way) within `ms`; leaves no timer behind. */
+export async function settledWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+  const stop = new AbortController();
+  const settled = work.then(
+    () => true,
+    () => true,
+  );
+  const late = sleep(ms, stop.signal).then(
+    () => false,
+    () => true,
+  );
+  try {
+    return await Promise.race([settled, late]);
+  } finally {
+    stop.abort();
+  }
+}
+
 export function isAbort(error: unknown): boolean {
   // By name: an error of another realm (a test's) is no `instanceof Error` here.
   const name = (error as { name?: unknown } | null)?.name;

@@ -5,7 +5,7 @@ import { type EnvEntry } from '@nebo/contracts';
 import { startChild } from '../../system/child.js';
 import { descendants, isSame, signal, startTime } from '../../system/processes.js';
 import { type Run } from '../../system/runs.js';
-import { sleep } from '../../system/timing.js';
+import { settledWithin } from '../../system/timing.js';
 import { type Toolchain } from '../../system/toolchain.js';
 import { type Exit, type SandboxProcess } from '../sandbox.js';
 import { type Group } from './cgroups.js';
@@ -63,20 +63,24 @@ export function bwrapArgs(of: Enclosure, files: { env: string; passwd: string })
   if (of.network === null) args.push('--unshare-net');
   args.push('--die-with-parent', '--new-session', '--hostname', 'nebo', '--clearenv');
   args.push(...systemFolders(), '--proc', '/proc', '--dev', '/dev');
-  args.push('--perms', '0755', '--dir', '/etc', '--ro-bind', files.passwd, '/etc/passwd');
+  // bubblewrap makes missing parents 0700, so each is made by name.
+  const folder = (path: string) => args.push('--perms', '0755', '--dir', path);
+  for (const path of ['/etc', '/etc/ssl', '/home', '/run', '/run/nebo']) folder(path);
+  args.push('--ro-bind', files.passwd, '/etc/passwd');
   for (const path of ['/etc/ssl/certs', '/etc/ca-certificates', '/etc/alternatives', '/etc/ld.so.cache', '/etc/localtime'])
     args.push('--ro-bind-try', path, path);
   args.push('--size', String(of.limits.tmpBytes), '--perms', '1777', '--tmpfs', '/tmp');
   args.push('--size', String(of.limits.tmpBytes), '--perms', '1777', '--tmpfs', '/dev/shm');
   // Hides what the host installed by hand, and takes Node without a new folder on the read-only system.
-  args.push('--perms', '0755', '--tmpfs', '/usr/local', '--perms', '0755', '--dir', '/usr/local/bin');
+  args.push('--perms', '0755', '--tmpfs', '/usr/local');
+  for (const path of ['/usr/local/bin', '/usr/local/lib', '/usr/local/lib/node_modules']) folder(path);
   args.push('--ro-bind', of.tools.node, '/usr/local/bin/node');
   if (of.tools.npm) {
     args.push('--ro-bind', of.tools.npm, '/usr/local/lib/node_modules/npm');
     for (const name of ['npm', 'npx'])
       args.push('--symlink', `../lib/node_modules/npm/bin/${name}-cli.js`, `/usr/local/bin/${name}`);
   }
-  args.push('--perms', '0755', '--dir', '/run', '--perms', '0755', '--dir', '/run/nebo', '--ro-bind', files.env, '/run/nebo/env');
+  args.push('--ro-bind', files.env, '/run/nebo/env');
   for (const { from, to, writable } of of.binds) args.push(writable ? '--bind' : '--ro-bind', from, to);
   args.push('--remount-ro', '/', '--chdir', '/');
   args.push('--cap-drop', 'ALL');
@@ -136,7 +140,7 @@ export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
       if (!over && graceMs > 0) {
         // bubblewrap hands no signals on; the processes inside are asked one by one.
         for (const pid of descendants(child.pid)) signal(pid, 'SIGTERM');
-        await Promise.race([exited, sleep(graceMs)]);
+        await settledWithin(exited, graceMs);
       }
       // The kill of its parent ends the namespace's first process and with it everything inside.
       if (!over && isSame(child.pid, start)) {

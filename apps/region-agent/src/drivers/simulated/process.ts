@@ -4,7 +4,7 @@ import { type EnvEntry } from '@nebo/contracts';
 import { startChild } from '../../system/child.js';
 import { killMarked, runMark, signal } from '../../system/processes.js';
 import { type Run } from '../../system/runs.js';
-import { sleep } from '../../system/timing.js';
+import { settledWithin } from '../../system/timing.js';
 import { type Toolchain } from '../../system/toolchain.js';
 import { type Exit, type SandboxProcess } from '../sandbox.js';
 
@@ -41,7 +41,7 @@ export async function startPlain(
     stop: async (graceMs) => {
       if (!over && graceMs > 0) {
         signal(-child.pid, 'SIGTERM');
-        await Promise.race([exited, sleep(graceMs)]);
+        await settledWithin(exited, graceMs);
       }
       if (!over) await end();
       await exited;
