@@ -1,13 +1,10 @@
 import { interrupted } from './core/errors.js';
 import { exitCodes } from './core/exit-codes.js';
+import { type Io } from './core/io.js';
 import { runNebo } from './core/run.js';
 
 /** The process: streams, signals, exit code. Everything else gets them handed in. */
 async function main(): Promise<void> {
-  // A reader that has enough (`nebo app list | head`) closes the pipe: that is no error and nothing is said.
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? exitCodes.done : exitCodes.failed));
-  process.stderr.on('error', () => undefined);
-
   const interrupt = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => {
@@ -16,16 +13,7 @@ async function main(): Promise<void> {
     });
   }
 
-  const io = {
-    // Opened when it is read: most commands never do.
-    get stdin() {
-      return process.stdin;
-    },
-    stdout: process.stdout,
-    stderr: process.stderr,
-    env: process.env,
-    cwd: process.cwd(),
-  };
+  const io = openStreams();
   const code = await Promise.race([
     runNebo(process.argv.slice(2), io, interrupt.signal),
     // Work that does not hear the signal (a read of stdin, a packing) must not hold the terminal.
@@ -35,7 +23,30 @@ async function main(): Promise<void> {
   ]);
   process.exitCode = code;
   // What is still in the pipe is written before the end; open handles must not delay it.
-  process.stdout.write('', () => process.exit(code));
+  io.stdout.write('', () => process.exit(code));
+}
+
+/** Each stream is opened when it is first read, since that takes milliseconds and most commands need one of them. */
+function openStreams(): Io {
+  let out: NodeJS.WriteStream | undefined;
+  let err: NodeJS.WriteStream | undefined;
+  return {
+    get stdin() {
+      return process.stdin;
+    },
+    get stdout() {
+      // A reader that has enough (`nebo app list | head`) closes the pipe: that is no error and nothing is said.
+      const closed = (error: NodeJS.ErrnoException) =>
+        process.exit(error.code === 'EPIPE' ? exitCodes.done : exitCodes.failed);
+      return (out ??= process.stdout.on('error', closed) as NodeJS.WriteStream);
+    },
+    get stderr() {
+      // Nobody reads what is said: the work goes on.
+      return (err ??= process.stderr.on('error', () => undefined) as NodeJS.WriteStream);
+    },
+    env: process.env,
+    cwd: process.cwd(),
+  };
 }
 
 void main();

@@ -48,8 +48,8 @@ describe('httpRouteSource', () => {
     await source.confirm!('7', [{ host: 'a.org', app_id: 'x', account_id: 'y', build_id: 'b', target: { kind: 'none', reason: '' } }], signal);
     await expect(source.fetchArtifact('missing', signal)).rejects.toThrow('answered 404');
     expect(calls).toEqual([
-      'GET /internal/v1/routes?wait=30&since=6 GET36 ',
-      'GET /internal/v1/routes?wait=0 GET27 ',
+      'GET /internal/v1/routes?wait=30&since=6 GET35 ',
+      'GET /internal/v1/routes?wait=0 GET26 ',
       'GET /internal/v1/blobs/ab GET21 ',
       'POST /internal/v1/routes/applied POST27 {"version":"7","routes":[{"host":"a.org","build_id":"b"}]}',
       'GET /internal/v1/blobs/missing GET26 ',

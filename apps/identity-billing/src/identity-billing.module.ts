@@ -16,6 +16,7 @@ import { MoneyWorkers } from './ledger/money.workers.js';
 import { ReconcileService } from './ledger/reconcile.service.js';
 import { SpansService } from './ledger/spans.service.js';
 import { MembersService } from './members/members.service.js';
+import { BillingMetrics, MetricsController } from './observe/billing-metrics.js';
 import { OperatorController } from './operator/operator.controller.js';
 import { PricesController } from './prices/prices.controller.js';
 import { PricesService } from './prices/prices.service.js';
@@ -35,6 +36,7 @@ import { UsageExport, UsageTable } from './usage/usage-export.js';
     AuditInternalController,
     KeysInternalController,
     LedgerController,
+    MetricsController,
     MoneyController,
     OperatorController,
     PricesController,
@@ -48,6 +50,7 @@ import { UsageExport, UsageTable } from './usage/usage-export.js';
     AccountsService,
     AuditService,
     BalanceService,
+    BillingMetrics,
     DepositsService,
     KeysService,
     MembersService,

@@ -36,6 +36,7 @@ export class FakeBilling {
 
   async start(): Promise<this> {
     await new Promise<void>((resolve) => this.server.listen(0, '127.0.0.1', resolve));
+    this.server.unref();
     this.url = `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
     return this;
   }
@@ -133,8 +134,8 @@ export class FakeBilling {
   }
 
   private view(id: string): Reservation {
-    const { amount, state } = this.holds.get(id)!;
-    return { operation_id: id, amount: amount.toString(), state, expires_at: new Date(Date.now() + 60_000).toISOString() };
+    const { amount, state, captured } = this.holds.get(id)!;
+    return { operation_id: id, amount: amount.toString(), state, captured: captured.toString(), refunded: '0', expires_at: new Date(Date.now() + 60_000).toISOString() };
   }
 }
 

@@ -4,6 +4,7 @@ import { Readable } from 'node:stream';
 import { checkArchive } from '@nebo/archive';
 import { type ReplicaFacts } from '@nebo/contracts';
 import { marked } from '../src/system/processes.js';
+import { homeTag } from '../src/system/runs.js';
 import { eventually, later, localMissing, stage, type Stage } from './agent-kit.js';
 import { buildOf, helloServer, plain, replicaOf, secret } from './sources.js';
 
@@ -20,7 +21,7 @@ for (const driver of drivers) {
     }, 30_000);
     afterAll(async () => {
       await on.end();
-      expect(await marked((mark) => mark.startsWith('x'))).toEqual([]);
+      expect(await marked((mark) => mark.startsWith(`${homeTag(on.home)}:`))).toEqual([]);
     });
     const ask = async (id: string, path = '/') => {
       const facts = on.plane.latest(id)!.facts as unknown as ReplicaFacts;

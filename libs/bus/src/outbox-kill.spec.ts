@@ -13,6 +13,14 @@ const tables = `
 
 /** Nothing may be lost or doubled in effect although writer, relay and consumer die together in mid work. */
 describe('kill -9 of a process that writes, relays and consumes', () => {
+  const children: ChildProcess[] = [];
+  const schemas: TestSchema[] = [];
+  // Also after a failed test nothing may be left running: it would keep Jest waiting.
+  afterEach(async () => {
+    await Promise.all(children.splice(0).map(kill));
+    await Promise.all(schemas.splice(0).map((schema) => schema.close()));
+  });
+
   const start = async (
     schema: TestSchema,
     natsUrl: string | undefined,
@@ -47,14 +55,18 @@ describe('kill -9 of a process that writes, relays and consumes', () => {
   const proof = async (natsUrl: string | undefined) => {
     const schema = await testSchema(natsUrl === undefined ? 'kill_embedded' : 'kill_nats', tables);
     schemas.push(schema);
+    const count = async (table: string) =>
+      Number((await schema.db.query<{ n: bigint }>(`select count(*) as n from ${table}`))[0]!.n);
     for (let round = 0; round < kills; round += 1) {
       const child = await start(schema, natsUrl, true);
-      await pause(150 + Math.random() * 500);
+      // In mid work, however slow the machine is: some events are committed, then at a random moment.
+      const enough = (await count('cause')) + 25;
+      const limit = Date.now() + 15_000;
+      while ((await count('cause')) < enough && Date.now() < limit) await pause(10);
+      await pause(Math.random() * 400);
       await kill(child);
     }
     const last = await start(schema, natsUrl, false);
-    const count = async (table: string) =>
-      Number((await schema.db.query<{ n: bigint }>(`select count(*) as n from ${table}`))[0]!.n);
     const committed = await count('cause');
     const end = Date.now() + 40_000;
     while ((await count('effect')) < committed && Date.now() < end) await pause(50);

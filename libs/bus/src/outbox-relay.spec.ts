@@ -1,6 +1,6 @@
 import { testSchema, type TestSchema } from '../test/database.js';
 import { pause, until } from '../test/bus.contract.js';
-import { EmbeddedBus } from './embedded/embedded-bus.js';
+import { EmbeddedBus, type EmbeddedBusOptions } from './embedded/embedded-bus.js';
 import { defineEvent, maxEventBytes, type Envelope } from './envelope.js';
 import { BusUnavailable, type EventBus } from './event-bus.js';
 import { pruneInbox, receiveOnce } from './inbox.js';
@@ -35,6 +35,12 @@ class FakeBus implements EventBus {
 describe('outbox', () => {
   let schema: TestSchema;
   const running: OutboxRelay[] = [];
+  const buses: EmbeddedBus[] = [];
+  const embedded = (options: EmbeddedBusOptions) => {
+    const bus = new EmbeddedBus(options);
+    buses.push(bus);
+    return bus;
+  };
   const relay = async (bus: EventBus, options = {}) => {
     const made = new OutboxRelay(schema.open(), bus, { pollMs: 100, ...options });
     running.push(made);
@@ -50,6 +56,7 @@ describe('outbox', () => {
   }, 60_000);
   afterEach(async () => {
     await Promise.all(running.splice(0).map((each) => each.stop()));
+    await Promise.all(buses.splice(0).map((bus) => bus.close()));
     await schema.admin('truncate outbox, inbox');
   });
   afterAll(() => schema.close());
@@ -148,7 +155,7 @@ describe('outbox', () => {
   });
 
   it('with the embedded bus only what a dead process had not handled is said again', async () => {
-    const first = new EmbeddedBus({ graceMs: 0, redelivery: { baseMs: 10_000, maxMs: 10_000 } });
+    const first = embedded({ graceMs: 0, redelivery: { baseMs: 10_000, maxMs: 10_000 } });
     await first.subscribe(thing.subject, { durable: 'half' }, async (event) => {
       if ((event.data as number) >= 3) throw new Error('never');
     });
@@ -159,7 +166,7 @@ describe('outbox', () => {
     expect(await schema.db.query(settled)).toHaveLength(2);
     await dying.stop();
 
-    const second = new EmbeddedBus({ graceMs: 0 });
+    const second = embedded({ graceMs: 0 });
     const got: number[] = [];
     await second.subscribe(
       thing.subject,
@@ -172,7 +179,6 @@ describe('outbox', () => {
     expect(got).toEqual([3, 4]);
     for (let n = 0; n < 100 && (await schema.db.query(settled)).length < 4; n += 1) await pause(50);
     expect(await schema.db.query(settled)).toHaveLength(4);
-    await Promise.all([first.close(), second.close()]);
   });
 
   it('deletes rows sent more than a day ago; with the embedded bus only settled ones', async () => {
@@ -193,12 +199,11 @@ describe('outbox', () => {
     expect(await left()).toEqual([ids[1]]);
     await made.stop();
 
-    const bus = new EmbeddedBus();
+    const bus = embedded({});
     await insert(ids[3]!, bus.store(), 25);
     await relay(bus);
     await pause(200);
     expect(await left()).toContain(ids[3]);
-    await bus.close();
   });
 
   it('a row that is no event holds nothing up', async () => {

@@ -214,7 +214,7 @@ export class OutboxRelay {
   private async republishOtherStores(store: string): Promise<void> {
     // Two ranges instead of "<>": so the index on store finds the few rows among a day's.
     await this.db.query(
-      'update outbox set sent_at = null, store = null where sent_at is not null and (store < $1 or store > $1) and false',
+      'update outbox set sent_at = null, store = null where sent_at is not null and (store < $1 or store > $1)',
       [store],
     );
   }

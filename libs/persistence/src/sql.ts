@@ -126,7 +126,13 @@ export class Database implements Sql {
         () => client?.end().catch(() => undefined),
       );
     };
-    await connect();
+    try {
+      await connect();
+    } catch (error) {
+      stopped = true;
+      clearTimeout(retry);
+      throw error;
+    }
     return async () => {
       stopped = true;
       clearTimeout(retry);

@@ -5,7 +5,7 @@ import { load } from './load.mjs';
 import { startSplit } from './split.mjs';
 
 const rounds = 7;
-const roundMs = 1_500;
+const roundMs = 1_000;
 
 async function makeApp({ baseUrl, key, credentials }) {
   const answer = await fetch(`${baseUrl}/projects/${credentials.accounts[0].project_id}/apps`, {

@@ -18,18 +18,15 @@ const reserved = new Set(
 export function labelOf(name: string): string {
   const latin = [...name.toLowerCase().normalize('NFC')].map((letter) => cyrillic[letter] ?? letter).join('');
   // Accents fall off: "café" is cafe.
-  const plain = latin.normalize('NFKD').replace(/[\u0300-\u036f]/g, '');
+  const plain = latin.normalize('NFKD').replace(/[\u0300-\u036f]/g, '').toLowerCase();
   const label = plain.replace(/[^a-z0-9]+/g, '-').slice(0, 40).replace(/^-+|-+$/g, '');
   return label || 'app';
 }
 
-/**
- * Labels to try in turn: the name's own unless reserved, then with four characters of the id, then with more of them.
- * A label that looks like punycode would be shown as something else by browsers, so it always gets the id.
- */
+/** Labels to try in turn: the name's own unless reserved, then with four characters of the id, then with more of them. */
 export function labelCandidates(name: string, id: string): string[] {
   const label = labelOf(name);
   const hex = id.replaceAll('-', '');
-  const bare = reserved.has(label) || /^..--/.test(label) ? [] : [label];
+  const bare = reserved.has(label) ? [] : [label];
   return [...bare, `${label.slice(0, 40)}-${hex.slice(0, 4)}`, `${label.slice(0, 40)}-${hex.slice(0, 12)}`, `app-${hex}`];
 }

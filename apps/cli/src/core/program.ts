@@ -62,8 +62,16 @@ function globalOptions(program: Command): void {
     .option('--debug', 'print every request, the key masked (NEBO_DEBUG)');
 }
 
-/** Builds the program out of its commands. Nothing is printed or exited by commander itself. */
-export function buildProgram(groups: readonly GroupSpec[], single: readonly CommandSpec[], run: Runner): Command {
+/**
+ * Builds the program out of its commands. Nothing is printed or exited by commander itself.
+ * @param argv the verbs of a kind that is not named here are left out: a hundred commands take milliseconds to build
+ */
+export function buildProgram(
+  groups: readonly GroupSpec[],
+  single: readonly CommandSpec[],
+  run: Runner,
+  argv: readonly string[],
+): Command {
   const program = new Command('nebo');
   quietly(program);
   program
@@ -79,7 +87,7 @@ export function buildProgram(groups: readonly GroupSpec[], single: readonly Comm
     quietly(parent);
     parent.helpOption('-h, --help', 'help').helpCommand(false);
     parent.addHelpText('before', `Example:\n  ${group.commands[0]!.example}\n`);
-    for (const spec of group.commands) addCommand(parent, spec, run);
+    if (argv.includes(group.name)) for (const spec of group.commands) addCommand(parent, spec, run);
   }
   return program;
 }

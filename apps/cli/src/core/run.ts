@@ -21,7 +21,7 @@ export async function runNebo(argv: readonly string[], io: Io, interrupt: AbortS
     if (flags.jq !== undefined) await (await import('../output/jq.js')).checkFilter(flags.jq);
     await spec.run(ctx, args, options);
   };
-  const program = buildProgram(groups, singles, run);
+  const program = buildProgram(groups, singles, run, argv);
   let help = '';
   for (const command of [program, ...program.commands, ...program.commands.flatMap((one) => one.commands)])
     command.configureOutput({ writeOut: (text) => (help += text), writeErr: () => undefined });

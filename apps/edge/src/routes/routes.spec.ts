@@ -329,7 +329,7 @@ describe('routes: faults and restarts', () => {
 });
 
 describe('routes: switching under load', () => {
-  it('600 requests while the route is switched back and forth: each wholly one version, none failed', async () => {
+  it('at least 600 requests while the route is switched back and forth: each wholly one version, none failed', async () => {
     const plane = new ControlPlane();
     // Large enough that the body is streamed and a switch can fall into the midst of it.
     const make = (letter: string) => artifact({ 'index.html': letter.repeat(400_000), 'small.txt': letter.repeat(50) });
@@ -350,6 +350,7 @@ describe('routes: switching under load', () => {
       while (!done) {
         plane.route(host, targets[++switches % 3]!);
         await edge.refresh();
+        await until(() => edge.status().pending.length === 0);
         await pause(3);
       }
     })();
@@ -357,7 +358,7 @@ describe('routes: switching under load', () => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 12 });
     cleanup.add(() => agent.destroy());
     const worker = async (): Promise<void> => {
-      for (let i = 0; i < 50; i++) {
+      for (let i = 0; i < 50 || switches < 30; i++) {
         const answer = await ask(port, i % 2 ? '/' : '/small.txt', { agent });
         expect(answer.status).toBe(200);
         expect(answer.text).toMatch(/^(a+|b+|c+)$/);
@@ -368,7 +369,6 @@ describe('routes: switching under load', () => {
     await Promise.all(Array.from({ length: 12 }, worker));
     done = true;
     await switching;
-    expect(switches).toBeGreaterThan(10);
     expect([...seen].sort()).toEqual(['a', 'b', 'c']);
   });
 });

@@ -70,7 +70,7 @@ describe('kill -9 in the middle of spending', () => {
   }, 60_000);
 
   it('of PostgreSQL: nothing that was acknowledged is lost, calls answer 503 meanwhile, and the service goes on by itself', async () => {
-    const { account_id } = await billing.account('1000000');
+    const { account_id, as } = await billing.account('1000000');
     const postgres = await sharedPostgres();
     const acknowledged: string[] = [];
     for (let round = 0; round < rounds; round += 1) {
@@ -83,6 +83,7 @@ describe('kill -9 in the middle of spending', () => {
       await postgres.restart();
       acknowledged.push(...spenders.flatMap((spender) => spender.acknowledged()));
       await until(async () => (await billing.money('reserve', reserve)).status === 200);
+      await until(async () => (await billing.api('GET', 'account/ledger', as)).status === 200);
       await check(account_id, acknowledged);
     }
   }, 120_000);

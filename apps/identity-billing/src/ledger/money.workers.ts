@@ -1,5 +1,6 @@
 import { Inject, Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
+import { BillingMetrics } from '../observe/billing-metrics.js';
 import { RateService } from '../rate/rate.service.js';
 import { Settings } from '../settings.js';
 import { MoneyService } from './money.service.js';
@@ -21,6 +22,7 @@ export class MoneyWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     private readonly reconcile: ReconcileService,
     private readonly rate: RateService,
     private readonly settings: Settings,
+    private readonly metrics: BillingMetrics,
     @Inject(RUNTIME) private readonly runtime: Runtime,
   ) {}
 
@@ -42,6 +44,7 @@ export class MoneyWorkers implements OnApplicationBootstrap, OnModuleDestroy {
         await work();
       } catch (err) {
         // The database is away: the next round tries again, and health tells it meanwhile.
+        this.metrics.failure(name);
         this.runtime.log.warn({ err, worker: name }, 'billing worker');
       } finally {
         busy = false;

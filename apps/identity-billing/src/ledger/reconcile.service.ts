@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import type { ReconcileReport } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
 import { HealthRegistry, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { BillingMetrics } from '../observe/billing-metrics.js';
 
 interface DifferenceRow {
   account_id: string;
@@ -20,6 +21,7 @@ export class ReconcileService {
 
   constructor(
     private readonly database: Database,
+    private readonly metrics: BillingMetrics,
     @Inject(RUNTIME) private readonly runtime: Runtime,
     health: HealthRegistry,
   ) {
@@ -32,16 +34,13 @@ export class ReconcileService {
     });
   }
 
-  /** The newest report of this process, for figures. */
-  get report(): ReconcileReport | undefined {
-    return this.last;
-  }
-
   /** Compares now. */
   async run(): Promise<ReconcileReport> {
     const rows = await this.database.query<DifferenceRow>('select * from ledger_reconcile()');
     const differences = rows.map(({ account_id, subject, recorded, computed }) => ({ account_id, subject, recorded, computed }));
     this.last = { ok: differences.length === 0, at: new Date().toISOString(), differences };
+    this.metrics.ledgerDifferences(differences.length);
+    this.metrics.reconciledAt(Date.now() / 1_000);
     if (differences.length > 0) {
       this.runtime.log.error({ differences: differences.slice(0, 20), count: differences.length }, 'the ledger does not add up');
     }

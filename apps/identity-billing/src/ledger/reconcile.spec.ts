@@ -53,6 +53,8 @@ describe('reconciliation', () => {
       expect(recorded).not.toBe(computed);
     }
     expect(await health()).toMatchObject({ ok: false, detail: expect.stringContaining('differences') });
+    const { text } = await billing.nebo.request('identity-billing', { path: '/metrics', as: null });
+    expect(text).toContain(`nebo_ledger_differences{service="identity-billing"} ${subjects.length}`);
     expect((await run()).differences).toEqual(report.differences);
     await billing.sql(undo);
     expect(await run()).toMatchObject({ ok: true });

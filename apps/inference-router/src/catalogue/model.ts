@@ -39,7 +39,7 @@ export interface CatalogueModel {
   alwaysOff?: boolean;
   /** Most tokens that one image can cost; what an image part is held at. 0 without vision. */
   imageTokensMax: number;
-  /** Prices until the operator sets others. Samples, not offers of any vendor. */
+  /** Prices where identity-billing has none (its own sample file has the same). Samples, not offers of any vendor. */
   samplePrices: ModelPrices;
 }
 

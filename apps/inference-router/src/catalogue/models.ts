@@ -26,15 +26,15 @@ export const builtInModels: readonly CatalogueModel[] = [
   },
   {
     id: 'kimi-k3', ownedBy: 'moonshot', contextWindow: million, maxOutputTokens: 262_144, tools: true, vision: true,
-    reasoning: { off: true }, imageTokensMax: 16_384, samplePrices: rubles('70', '15', '300'),
+    reasoning: { off: true }, imageTokensMax: 16_384, samplePrices: rubles('70', '14', '280'),
   },
   {
     id: 'qwen3.8-max', ownedBy: 'alibaba', contextWindow: million, maxOutputTokens: 131_072, tools: true, vision: true,
-    reasoning: { off: false, default: 'on' }, imageTokensMax: 16_384, samplePrices: rubles('120', '24', '480'),
+    reasoning: { off: false, default: 'on' }, imageTokensMax: 16_384, samplePrices: rubles('110', '22', '440'),
   },
   {
     id: 'deepseek-v4-pro', ownedBy: 'deepseek', contextWindow: million, maxOutputTokens: 393_216, tools: true, vision: false,
-    reasoning: { off: true, default: 'on' }, imageTokensMax: 0, samplePrices: rubles('55', '6', '180'),
+    reasoning: { off: true, default: 'on' }, imageTokensMax: 0, samplePrices: rubles('45', '4.5', '135'),
   },
   {
     id: 'mimo-v2.6-pro', ownedBy: 'xiaomi', contextWindow: million, maxOutputTokens: 131_072, tools: true, vision: true,
@@ -42,7 +42,7 @@ export const builtInModels: readonly CatalogueModel[] = [
   },
   {
     id: 'minimax-m3', ownedBy: 'minimax', contextWindow: 512_000, maxOutputTokens: 512_000, tools: true, vision: false,
-    reasoning: { off: true }, imageTokensMax: 0, samplePrices: rubles('30', '6', '120'),
+    reasoning: { off: true }, imageTokensMax: 0, samplePrices: rubles('30', '3', '120'),
   },
   {
     id: 'qwen3-coder-next', ownedBy: 'alibaba', contextWindow: 262_144, maxOutputTokens: 65_536, tools: true, vision: false,
@@ -55,14 +55,14 @@ export const builtInModels: readonly CatalogueModel[] = [
       levels: { minimal: 'minimal', low: 'low', medium: 'medium', high: 'high', xhigh: 'high', max: 'high' },
     },
     // About 6,000 at 4K (spec 4); the vendor scales larger pictures down.
-    imageTokensMax: 8_192, samplePrices: rubles('45', '9', '150'),
+    imageTokensMax: 8_192, samplePrices: rubles('35', '7', '140'),
   },
   {
     id: 'deepseek-v4.1-flash', ownedBy: 'deepseek', contextWindow: million, maxOutputTokens: 393_216, tools: true, vision: true,
-    reasoning: { off: true, default: 'on' }, imageTokensMax: 16_384, samplePrices: rubles('20', '2', '60'),
+    reasoning: { off: true, default: 'on' }, imageTokensMax: 16_384, samplePrices: rubles('12', '1.2', '36'),
   },
   {
     id: 'mimo-v2.6-flash', ownedBy: 'xiaomi', contextWindow: million, maxOutputTokens: 131_072, tools: true, vision: true,
-    reasoning: { off: true }, imageTokensMax: 16_384, samplePrices: rubles('10', '2', '30'),
+    reasoning: { off: true }, imageTokensMax: 16_384, samplePrices: rubles('10', '1', '30'),
   },
 ];

@@ -82,22 +82,22 @@ export class Completions implements OnModuleDestroy {
 
   private async runToEnd(run: Run, sink: Sink, gone: AbortSignal): Promise<Completed> {
     const onGone = () => void this.clientLeft(run);
+    let completed: Completed;
     try {
       if (this.stopping) throw unavailable('the service is being stopped');
       if (gone.aborted) await this.clientLeft(run);
       else gone.addEventListener('abort', onGone, { once: true });
       const reader = await this.read(run, sink, gone);
-      const completed = await this.settle(run, reader);
+      completed = await this.settle(run, reader);
       this.note(run, run.isDraining ? 'drained' : reader.counters ? 'complete' : 'uncounted', 200, completed);
-      if (run.isDraining) throw new ClientGone();
       this.remember(run.admitted, reader);
-      return completed;
     } catch (error) {
-      if (error instanceof ClientGone) throw error;
       throw await this.failed(run, error, gone.aborted);
     } finally {
       gone.removeEventListener('abort', onGone);
     }
+    if (run.isDraining) throw new ClientGone();
+    return completed;
   }
 
   private async read(run: Run, sink: Sink, gone: AbortSignal): Promise<AnswerReader> {
@@ -162,7 +162,7 @@ export class Completions implements OnModuleDestroy {
   private async clientLeft(run: Run): Promise<void> {
     const { key, account } = run.admitted;
     run.isDraining = await this.log.isInDrainMode(key, account).catch(() => false);
-    if (!run.isDraining) run.upstream.abort(new ClientGone());
+    if (!run.isDraining) run.upstream.abort(new Error('the client left'));
   }
 
   /** Ends a run that has no complete answer; returns what is thrown. */

@@ -1,10 +1,13 @@
-import { type Nano, priceOfCounts } from '@nebo/contracts';
+import { type Nano, type PriceRef, priceOfCounts } from '@nebo/contracts';
 import type { ModelPrices } from '../catalogue/model.js';
 import type { Counters } from '../dialects/dialect.js';
 
 /** Prices of one model as they were when a request was admitted. */
 export interface Tariff extends ModelPrices {
+  /** The newest version among its prices. */
   version: number;
+  /** All of them, for the ledger. */
+  refs: readonly PriceRef[];
 }
 
 /** What a request can cost at most: all input at its dearer price, all output up to the ceiling. */

@@ -123,6 +123,7 @@ function tariffsOf(prices: readonly PriceInfo[], catalogue: Catalogue): Map<stri
       cache_read: BigInt(cacheRead.amount),
       output: BigInt(output.amount),
       version: Math.max(input.version, cacheRead.version, output.version),
+      refs: [input, cacheRead, output].map(({ id, version }) => ({ id, version })),
     });
   }
   return tariffs;

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Inject, Injectable, type BeforeApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
-import type { Nano, UsageFacts } from '@nebo/contracts';
+import type { Nano, PriceRef, UsageFacts } from '@nebo/contracts';
 import { ApiError, billingUnavailable, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Billing } from './billing.js';
 import { type DueSettlement, SettlementTable } from './settlement-table.js';
@@ -13,6 +13,16 @@ const patience = 1_000;
 const graceSeconds = 3;
 const claimSeconds = 15;
 const batch = 20;
+
+/** What is held for a request. */
+export interface Hold {
+  account: string;
+  key: string;
+  amount: Nano;
+  description: string;
+  /** Versions of the prices that the amount was made from. */
+  prices: readonly PriceRef[];
+}
 
 /**
  * Carries the end of each request to identity-billing exactly once: it is a row before it is a call, whoever finds the
@@ -57,8 +67,8 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
    * Holds the worst case of a request. An answer may take hours, so the hold lasts a day; it ends with the request.
    * @throws ApiError 402 as identity-billing says it, 503 when it cannot be asked
    */
-  async reserve(operationId: string, hold: { account: string; key: string; amount: Nano; description: string }): Promise<void> {
-    const { account, key, amount, description } = hold;
+  async reserve(operationId: string, hold: Hold): Promise<void> {
+    const { account, key, amount, description, prices } = hold;
     try {
       await this.table.open(operationId, account, amount, this.owner, leaseSeconds);
     } catch (cause) {
@@ -67,7 +77,7 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
     try {
       await this.billing.reserve({
         operation_id: operationId, account_id: account, kind: 'inference', key_id: key,
-        amount: amount.toString(), description, expires_in_seconds: 86_400,
+        amount: amount.toString(), description, prices: [...prices], expires_in_seconds: 86_400,
       });
     } catch (error) {
       if (error instanceof ApiError && error.status === 402) {

@@ -56,6 +56,7 @@ export class HostReplicaDriver implements ReplicaDriver {
 
   async stop(): Promise<void> {
     await Promise.all([...this.replicas.keys()].map((id) => this.remove(id)));
+    await this.parts.host.close?.();
   }
 
   private inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {

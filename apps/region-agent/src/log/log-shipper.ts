@@ -117,13 +117,16 @@ export class LogShipper {
       stream.dropped++;
       return;
     }
-    if (stream.dropped > 0) {
-      const lost = stream.dropped;
-      stream.dropped = 0;
-      this.put(stream, `nebo: ${lost} log lines were lost here, more came than could be sent`);
-    }
+    this.sayLost(stream);
     this.put(stream, text);
     this.kick(name, stream);
+  }
+
+  private sayLost(stream: Stream): void {
+    if (stream.dropped === 0) return;
+    const lost = stream.dropped;
+    stream.dropped = 0;
+    this.put(stream, `nebo: ${lost} log lines were lost here, more came than could be sent`);
   }
 
   private put(stream: Stream, text: string): void {
@@ -186,6 +189,10 @@ export class LogShipper {
   }
 
   private async close(name: string, stream: Stream, done: boolean): Promise<void> {
+    if (stream.dropped > 0) {
+      this.sayLost(stream);
+      this.kick(name, stream);
+    }
     if (done) {
       stream.done = true;
       stream.wake();

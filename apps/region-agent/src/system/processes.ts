@@ -61,6 +61,27 @@ export function signal(pid: number, name: NodeJS.Signals): boolean {
   }
 }
 
+/**
+ * Asks a tree of processes to stop. A shell that waits for its command is passed over: it would die at once, and with it
+ * (in a sandbox) everything that had just begun to stop properly. Without /proc the group is asked.
+ */
+export function askToStop(root: number): void {
+  const tree = [root, ...descendants(root)];
+  if (startTime(root) === null) signal(-root, 'SIGTERM');
+  else for (const pid of tree) if (!isWaitingShell(pid)) signal(pid, 'SIGTERM');
+}
+
+function isWaitingShell(pid: number): boolean {
+  try {
+    const name = readFileSync(`/proc/${pid}/comm`, 'latin1').trim();
+    // bubblewrap itself only waits too, and ends everything when it goes.
+    if (name === 'bwrap') return true;
+    return ['sh', 'dash', 'bash', 'ash', 'busybox', 'zsh'].includes(name) && children(pid).length > 0;
+  } catch {
+    return false;
+  }
+}
+
 /** The variable by which processes of a run are found even after they left their process group. */
 export const runMark = 'NEBO_RUN';
 

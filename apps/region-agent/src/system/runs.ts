@@ -26,18 +26,22 @@ export interface Run {
   forget(): Promise<void>;
 }
 
+/** Six hex digits of a home's path: tells one agent's names on the host from another's. */
+export function homeTag(home: string): string {
+  return createHash('sha256').update(home).digest('hex').slice(0, 6);
+}
+
 /**
  * All runs of this agent, on disk with pids and start times, so that the next agent can end what a killed one left.
  */
 export class Runs {
-  /** Six hex digits of the home's path: tells this agent's names on the host from another's. */
   readonly tag: string;
 
   constructor(
     private readonly home: string,
     private readonly log: AgentLog,
   ) {
-    this.tag = createHash('sha256').update(home).digest('hex').slice(0, 6);
+    this.tag = homeTag(home);
     mkdirSync(join(home, 'runs'), { recursive: true, mode: 0o700 });
     chmodSync(home, 0o700);
   }

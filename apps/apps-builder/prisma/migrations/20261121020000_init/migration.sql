@@ -271,6 +271,8 @@ insert into feed (name) values ('routes');
 -- A number given at write time (bigserial) becomes visible out of order, and a reader that has seen 8 would never see a 7
 -- that commits later.
 create sequence change_number;
+-- The first number given is 2: an unused sequence says last_value 1, which is then the `top` of a feed with nothing in it.
+select setval('change_number', 1);
 
 create function number_wanted(region uuid) returns feed language plpgsql as $$
 declare found feed;

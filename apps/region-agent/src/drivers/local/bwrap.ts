@@ -3,7 +3,7 @@ import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type EnvEntry } from '@nebo/contracts';
 import { startChild } from '../../system/child.js';
-import { descendants, isSame, signal, startTime } from '../../system/processes.js';
+import { askToStop, descendants, isSame, signal, startTime } from '../../system/processes.js';
 import { type Run } from '../../system/runs.js';
 import { settledWithin } from '../../system/timing.js';
 import { type Toolchain } from '../../system/toolchain.js';
@@ -139,7 +139,7 @@ export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
     stop: async (graceMs) => {
       if (!over && graceMs > 0) {
         // bubblewrap hands no signals on; the processes inside are asked one by one.
-        for (const pid of descendants(child.pid)) signal(pid, 'SIGTERM');
+        askToStop(child.pid);
         await settledWithin(exited, graceMs);
       }
       // The kill of its parent ends the namespace's first process and with it everything inside.

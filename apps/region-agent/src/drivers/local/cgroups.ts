@@ -90,7 +90,12 @@ export class Cgroups {
       for (const entry of await readdir(base, { withFileTypes: true }).catch(() => []))
         if (entry.isDirectory()) names.add(entry.name);
     for (const name of names) await this.remove(this.folders(name));
-    for (const base of bases) await rmdir(base).catch(() => undefined);
+    await this.removeBase();
+  }
+
+  /** Removes the folder of all groups when nothing is in it. */
+  async removeBase(): Promise<void> {
+    for (const controller of controllers) await rmdir(this.base(controller)).catch(() => undefined);
   }
 
   private base(controller: (typeof controllers)[number]): string {

@@ -20,6 +20,10 @@ export class LocalReplicaHost implements ReplicaHost {
     readonly cleanUp: () => Promise<void>,
   ) {}
 
+  async close(): Promise<void> {
+    await this.parts.cgroups?.removeBase();
+  }
+
   async launch(
     run: Run,
     artifactDir: string,

@@ -2,7 +2,7 @@ import { mkdirSync, symlinkSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { type EnvEntry } from '@nebo/contracts';
 import { startChild } from '../../system/child.js';
-import { killMarked, runMark, signal } from '../../system/processes.js';
+import { askToStop, killMarked, runMark, signal } from '../../system/processes.js';
 import { type Run } from '../../system/runs.js';
 import { settledWithin } from '../../system/timing.js';
 import { type Toolchain } from '../../system/toolchain.js';
@@ -40,7 +40,7 @@ export async function startPlain(
     exited,
     stop: async (graceMs) => {
       if (!over && graceMs > 0) {
-        signal(-child.pid, 'SIGTERM');
+        askToStop(child.pid);
         await settledWithin(exited, graceMs);
       }
       if (!over) await end();

@@ -1,0 +1,93 @@
+import { randomUUID } from 'node:crypto';
+import { sharedPostgres } from '@nebo/test-kit';
+import { FakeAgent } from '../../test/fake-agent.js';
+import { Bench, eventually } from '../../test/harness.js';
+import pg from 'pg';
+
+const tenantTables = ['app', 'app_domain', 'build', 'build_log_line', 'env_var', 'replica', 'revision', 'route', 'runtime_log_line', 'span'];
+
+describe('row-level security, the second belt', () => {
+  let bench: Bench;
+  let role: pg.Client;
+
+  beforeAll(async () => {
+    bench = await Bench.start();
+    role = new pg.Client({ connectionString: bench.roleUrl });
+    await role.connect();
+    // One row of everything.
+    const agent = new FakeAgent(bench);
+    const { app, build } = await bench.appWithBuild({ replica_count: 1 });
+    await bench.api('POST', `apps/${app.id}/env`, { name: 'A', value: '1' });
+    await agent.build(build.id, 'server');
+    const [replica] = await agent.replicas(build.id, 1);
+    await agent.call('POST', `log/${replica!.id}`, { lines: [{ seq: 0, at: new Date().toISOString(), line: 'x' }] });
+    await bench.sql(
+      `insert into span (id, account_id, app_id, replica_count, vcpu, memory_mb, started_at, ended_at) values ($1, $2, $3, 1, 1, 512, now(), now())`,
+      [randomUUID(), bench.account, app.id],
+    );
+    await eventually('a route', async () => (await bench.sql('select 1 from route')).length);
+  });
+  afterAll(async () => {
+    await role?.end();
+    await bench?.close();
+    await (await sharedPostgres()).stop();
+  });
+
+  it('every table with an account has it enabled and forced, with one policy for reading and writing', async () => {
+    const rows = await bench.sql<{ name: string; enabled: boolean; forced: boolean; policies: number }>(
+      `select c.relname as name, c.relrowsecurity as enabled, c.relforcerowsecurity as forced,
+         (select count(*)::int from pg_policy p where p.polrelid = c.oid and p.polqual is not null and p.polwithcheck is not null) as policies
+       from pg_class c join pg_namespace n on n.oid = c.relnamespace
+       where n.nspname = 'apps_builder' and c.relkind = 'r'
+         and exists (select 1 from pg_attribute a where a.attrelid = c.oid and a.attname = 'account_id') order by 1`,
+    );
+    expect(rows).toEqual(tenantTables.map((name) => ({ name, enabled: true, forced: true, policies: 1 })));
+  });
+
+  it('the service owns nothing and cannot turn it off', async () => {
+    await expect(role.query('alter table app disable row level security')).rejects.toThrow(/must be owner/);
+    const { rows } = await role.query<{ super: boolean; bypass: boolean }>('select rolsuper as super, rolbypassrls as bypass from pg_roles where rolname = current_user');
+    expect(rows).toEqual([{ super: false, bypass: false }]);
+  });
+
+  it('without a filter in the statement: nothing without an account, nothing of another one, all of the own', async () => {
+    const count = async (table: string, account: string | null) => {
+      await role.query('begin');
+      if (account !== null) await role.query("select set_config('app.account', $1, true)", [account]);
+      const { rows } = await role.query<{ count: number }>(`select count(*)::int as count from ${table}`);
+      await role.query('rollback');
+      return rows[0]!.count;
+    };
+    for (const table of tenantTables) {
+      expect([table, await count(table, null), await count(table, ''), await count(table, bench.stranger.account_id)]).toEqual([table, 0, 0, 0]);
+      expect([table, await count(table, bench.account)]).toEqual([table, expect.any(Number)]);
+      expect(await count(table, bench.account)).toBeGreaterThan(0);
+    }
+  });
+
+  it('writing as another account changes nothing and adds nothing', async () => {
+    for (const table of tenantTables) {
+      await role.query('begin');
+      await role.query("select set_config('app.account', $1, true)", [bench.stranger.account_id]);
+      expect((await role.query(`delete from ${table}`)).rowCount).toBe(0);
+      await role.query('rollback');
+    }
+    await role.query('begin');
+    await role.query("select set_config('app.account', $1, true)", [bench.stranger.account_id]);
+    await expect(
+      role.query("insert into app_domain (id, account_id, app_id, host, status) select gen_random_uuid(), $1, gen_random_uuid(), 'x.y', 'active'", [bench.account]),
+    ).rejects.toThrow(/row-level security/);
+    await role.query('rollback');
+  });
+
+  it('mutation: with the service\'s own filter taken away, GET of one app still shows another account nothing', async () => {
+    const app = await bench.app();
+    const [{ source }] = (await bench.sql<{ source: string }>("select pg_get_functiondef('app_get'::regproc) as source")) as [{ source: string }];
+    const mutant = source.replace(/ and a\.account_id = account::uuid/, '');
+    expect(mutant).not.toBe(source);
+    await bench.sql(mutant);
+    expect((await bench.api('GET', `apps/${app.id}`, undefined, bench.stranger)).status).toBe(404);
+    expect((await bench.api('GET', `apps/${app.id}`)).status).toBe(200);
+    await bench.sql(source);
+  });
+});

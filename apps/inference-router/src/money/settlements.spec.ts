@@ -1,0 +1,205 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { identityHeader, IdentitySigner } from '@nebo/contracts';
+import { MasterKey } from '@nebo/service-kit';
+import { sharedPostgres } from '@nebo/test-kit';
+import { account, caller, type Ground, newCaller, plenty, type Router, startGround, startRouter, testConfig, until } from '../../test/harness.js';
+
+const messages = [{ role: 'user', content: 'hi' }];
+const usage = { prompt_tokens: 10, completion_tokens: 5 };
+const cost = 10n * 60_000n + 5n * 240_000n;
+
+describe('settlements', () => {
+  let ground: Ground;
+  let router: Router | undefined;
+  beforeEach(async () => {
+    ground = await startGround();
+  });
+  afterEach(async () => {
+    ground.billing.away = ground.billing.mute = null;
+    await router?.stop();
+    router = undefined;
+    await ground.billing.stop();
+    await ground.upstream.stop();
+  });
+  afterAll(async () => (await sharedPostgres()).stop());
+
+  const ask = (body: Record<string, unknown> = {}) => router!.chat({ model: 'glm-5.3', messages, ...body });
+  const states = async () => (await router!.rows<{ state: string }>('select state from settlement order by created_at')).map((row) => row.state);
+
+  it('survive an outage of billing: the answer is given, the charge is delivered later, exactly once', async () => {
+    router = await startRouter({ ground });
+    ground.billing.account(account, plenty);
+    ground.upstream.script(() => ({ usage }));
+    expect((await ask()).status).toBe(200);
+    ground.billing.away = /capture|void/;
+    const started = Date.now();
+    expect((await ask()).status).toBe(200);
+    // The client does not wait for billing to come back.
+    expect(Date.now() - started).toBeLessThan(3_000);
+    expect(await states()).toEqual(['done', 'capture']);
+    ground.billing.away = null;
+    await until(() => ground.billing.inState('captured').length === 2, 'both are captured', 15_000);
+    await until(async () => (await states()).every((state) => state === 'done'), 'both rows are done');
+    expect(ground.billing.available(account)).toBe(plenty - 2n * cost);
+    expect(ground.billing.inState('captured').map((hold) => hold.captures)).toEqual([1, 1]);
+  });
+
+  it('a capture whose answer was lost is repeated and counts once', async () => {
+    router = await startRouter({ ground });
+    ground.upstream.script(() => ({ usage }));
+    ground.billing.mute = /capture/;
+    expect((await ask()).status).toBe(200);
+    ground.billing.mute = null;
+    await until(async () => (await states()).join() === 'done', 'the row is done', 15_000);
+    const [hold] = ground.billing.inState('captured');
+    expect(hold!.captures).toBeGreaterThan(1);
+    expect(ground.billing.available(account)).toBe(plenty - cost);
+  });
+
+  it('what one process decided and could not deliver is delivered by another', async () => {
+    router = await startRouter({ ground });
+    ground.upstream.script(() => ({ usage }));
+    expect((await ask()).status).toBe(200);
+    ground.billing.away = /capture/;
+    expect((await ask()).status).toBe(200);
+    await router.stop();
+    ground.billing.away = null;
+    router = await startRouter({ ground });
+    await until(() => ground.billing.inState('captured').length === 2, 'captured by the next process', 15_000);
+    expect(ground.billing.available(account)).toBe(plenty - 2n * cost);
+  });
+
+  it('a refusal for good is kept for the operator and not repeated', async () => {
+    router = await startRouter({ ground });
+    ground.upstream.script(() => {
+      // Somebody gave the hold back meanwhile.
+      for (const hold of ground.billing.holds.values()) hold.state = 'void';
+      return { usage };
+    });
+    expect((await ask()).status).toBe(200);
+    await until(async () => (await states()).join() === 'refused', 'the row is refused');
+    const [row] = await router.rows<{ error: string }>('select error from settlement');
+    expect(row!.error).toContain('409 already_void');
+  });
+
+  it('rows of one account are hidden from another, and from nobody in particular', async () => {
+    router = await startRouter({ ground });
+    await ask();
+    const { Database } = await import('@nebo/persistence');
+    const database = router.nebo.services.get('inference-router')!.app.get(Database);
+    const count = async (as?: string) => {
+      const read = (sql: { query<R>(text: string): Promise<R[]> }) => sql.query<{ count: bigint }>('select count(*) from settlement');
+      return Number((as ? await database.transaction(read, as) : await read(database))[0]!.count);
+    };
+    expect(await count()).toBe(0);
+    expect(await count(account)).toBe(1);
+    expect(await count('00000000-0000-4000-8000-0000000000ff')).toBe(0);
+    expect(await count('system')).toBe(1);
+  });
+
+  it('stopping the service cuts running answers off, free, and leaves no hold', async () => {
+    router = await startRouter({ ground });
+    ground.upstream.next({ chunkDelay: 60_000 });
+    const response = await ask({ stream: true });
+    const rest = response.text().catch(() => 'cut');
+    await router.stop();
+    router = undefined;
+    expect(await rest).not.toContain('[DONE]');
+    expect(ground.billing.inState('held')).toEqual([]);
+    expect(ground.billing.available(account)).toBe(plenty);
+  });
+
+  it('many requests of an account with money for few never spend more than it has', async () => {
+    router = await startRouter({ ground });
+    router.identity = newCaller(ground.billing);
+    ground.upstream.script(() => ({ usage, delay: 50 }));
+    await ask();
+    const hold = [...ground.billing.holds.values()][0]!.amount;
+    router.identity = newCaller(ground.billing, hold * 7n);
+    const answers = await Promise.all(Array.from({ length: 40 }, () => ask()));
+    const ok = answers.filter((answer) => answer.status === 200).length;
+    expect(answers.every((answer) => answer.status === 200 || answer.status === 402)).toBe(true);
+    expect(ok).toBeGreaterThanOrEqual(7);
+    await until(() => ground.billing.inState('held').length === 0, 'nothing is held');
+    expect(ground.billing.available(router.identity.account_id)).toBe(hold * 7n - BigInt(ok) * cost);
+  });
+});
+
+describe('a router that is killed', () => {
+  const home = mkdtempSync(join(tmpdir(), 'nebo-killed-'));
+  let ground: Ground;
+  let child: ChildProcess | undefined;
+  afterAll(async () => {
+    child?.kill('SIGKILL');
+    await ground?.billing.stop();
+    await ground?.upstream.stop();
+    rmSync(home, { recursive: true, force: true });
+    await (await sharedPostgres()).stop();
+  });
+
+  /** The service as a process of its own, from source. @returns its address */
+  async function start(port: number): Promise<string> {
+    const here = new URL('../../', import.meta.url).pathname;
+    child = spawn(
+      process.execPath,
+      ['--conditions', 'nebo-src', '--import', join(here, 'test/register.mjs'), join(here, 'src/main.ts')],
+      {
+        cwd: here,
+        stdio: ['ignore', 'ignore', 'pipe'],
+        env: {
+          PATH: process.env['PATH'], NEBO_HOME: home, DATABASE_URL: ground.databaseUrl, NEBO_IDENTITY_BILLING_URL: ground.billing.url,
+          NEBO_INFERENCE_CONFIG: join(home, 'inference.yaml'), TEST_VENDOR_KEY: 'x', NEBO_INFERENCE_ROUTER_PORT: String(port),
+        },
+      },
+    );
+    let log = '';
+    child.stderr!.on('data', (data: Buffer) => (log += data.toString()));
+    const ready = /"port":(\d+)/;
+    await until(() => {
+      if (child!.exitCode !== null) throw new Error(log);
+      return ready.test(log);
+    }, `the child is ready: ${log}`, 25_000);
+    return `http://127.0.0.1:${ready.exec(log)![1]}`;
+  }
+  const kill = async () => {
+    child!.kill('SIGKILL');
+    await once(child!, 'exit');
+  };
+  const ask = (url: string, body: Record<string, unknown> = {}) => {
+    const signer = new IdentitySigner(MasterKey.fromFile(join(home, 'master.key')).derive('identity'));
+    return fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', [identityHeader]: signer.sign(caller) },
+      body: JSON.stringify({ model: 'glm-5.3', messages, ...body }),
+    });
+  };
+
+  it('loses no settlement, charges nothing twice and leaves no hold behind', async () => {
+    ground = await startGround();
+    writeFileSync(join(home, 'inference.yaml'), testConfig.replaceAll('{url}', ground.upstream.url));
+    ground.upstream.script(() => ({ usage }));
+    const url = await start(0);
+    expect((await ask(url)).status).toBe(200);
+    // Killed between the answer and the capture, which never got through; and in the middle of another answer.
+    ground.billing.away = /capture|void/;
+    expect((await ask(url)).status).toBe(200);
+    ground.upstream.next({ chunkDelay: 60_000 });
+    const running = await ask(url, { stream: true });
+    const rest = running.text().catch(() => 'cut');
+    expect(ground.billing.inState('held')).toHaveLength(2);
+    await kill();
+    expect(await rest).not.toContain('[DONE]');
+    ground.billing.away = null;
+    await start(0);
+    await until(() => ground.billing.inState('captured').length === 2, 'the settlement is delivered by the next process', 20_000);
+    // The cut answer's hold comes back when the lease of the dead process ends.
+    await until(() => ground.billing.inState('held').length === 0, 'nothing is held', 45_000);
+    expect(ground.billing.inState('void')).toHaveLength(1);
+    expect(ground.billing.available(account)).toBe(plenty - 2n * cost);
+  }, 120_000);
+});
+

@@ -1,0 +1,151 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type LogBatch } from '@nebo/contracts';
+import { silentLog } from '../src/agent-log.js';
+import { LineSplitter } from '../src/log/lines.js';
+import { LogShipper } from '../src/log/log-shipper.js';
+import { mask, Redactor } from '../src/log/redact.js';
+import { envFile } from '../src/drivers/local/bwrap.js';
+import { parseDrivers, probeDrivers } from '../src/drivers/probe.js';
+import { slotAt } from '../src/drivers/local/slots.js';
+
+function split(chunks: (string | Buffer)[], secrets: string[] = [], cap?: number): string[] {
+  const lines: string[] = [];
+  const splitter = new LineSplitter(new Redactor(secrets), (line) => lines.push(line), cap);
+  for (const chunk of chunks) splitter.push(Buffer.from(chunk));
+  splitter.end();
+  return lines;
+}
+
+describe('LineSplitter', () => {
+  it.each([
+    ['every kind of line end', ['a\nb\r\nc\rd'], ['a', 'b', 'c', 'd']],
+    ['a return and a feed in two chunks', ['a\r', '\nb\n'], ['a', 'b']],
+    ['empty lines', ['a\n\n\r\nb'], ['a', '', '', 'b']],
+    ['a character in two chunks', [Buffer.from('я').subarray(0, 1), Buffer.from('я').subarray(1)], ['я']],
+    ['colours, without NUL', ['\u001b[31mred\u001b[0m\0!\n'], ['\u001b[31mred\u001b[0m!']],
+  ])('takes %s', (_, chunks, lines) => expect(split(chunks)).toEqual(lines));
+
+  it('splits a long line, never inside a character or a secret', () => {
+    const lines = split([`${'x'.repeat(95)}SECRETVALUE${'y'.repeat(95)}😀${'z'.repeat(60)}`], ['SECRETVALUE'], 100);
+    expect(lines.every((line) => line.length <= 102)).toBe(true);
+    expect(lines.join('')).toBe(`${'x'.repeat(95)}${mask}${'y'.repeat(95)}😀${'z'.repeat(60)}`);
+    expect(lines.join('')).not.toContain('SECRET');
+  });
+
+  it('masks secrets that come in pieces, at every place', () => {
+    const text = `before hunter2-hunter2 after ${'p'.repeat(40)} hunter2-hunter2`;
+    for (let at = 0; at < text.length; at++) {
+      const seen = split([text.slice(0, at), text.slice(at)], ['hunter2-hunter2'], 20).join('');
+      expect(seen).toBe(text.replaceAll('hunter2-hunter2', mask));
+    }
+  });
+
+  it('masks secrets of several lines by line, the longest first, and leaves very short ones', () => {
+    const key = '-----BEGIN KEY-----\nabcdef\nghijkl\n-----END KEY-----\n';
+    expect(split([key], [key])).toEqual([mask, mask, mask, mask]);
+    expect(split(['pass passphrase 1'], ['pass', 'passphrase', '1'])).toEqual([`${mask} ${mask} 1`]);
+  });
+});
+
+describe('LogShipper', () => {
+  let dir: string;
+  beforeEach(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'nebo-seq-'));
+  });
+  afterEach(() => rm(dir, { recursive: true, force: true }));
+  const shipper = (sent: LogBatch[], more: { holdBytes?: number; send?: () => Promise<void> } = {}) => {
+    const made = new LogShipper({
+      dir,
+      log: silentLog,
+      batchMs: 5,
+      send: more.send ?? (async (_, batch) => void sent.push(batch)),
+      ...(more.holdBytes === undefined ? {} : { holdBytes: more.holdBytes }),
+    });
+    return made.start().then(() => made);
+  };
+
+  it('sends at most 200 lines at once, numbered from 0, then done', async () => {
+    const sent: LogBatch[] = [];
+    const all = await shipper(sent);
+    const log = await all.open('s');
+    for (let i = 0; i < 450; i++) log.line(`${i}`);
+    await log.close(true);
+    expect(sent.map((batch) => batch.lines.length)).toEqual([200, 200, 50, 0]);
+    expect(sent.at(-1)!.done).toBe(true);
+    expect(sent.flatMap((batch) => batch.lines).every((line, i) => line.seq === i && line.line === String(i))).toBe(true);
+    await all.stop(100);
+  });
+
+  it('goes on behind the last number after a restart, also of lines whose answer was lost', async () => {
+    const sent: LogBatch[] = [];
+    const dead = await shipper([], { send: () => new Promise(() => undefined) });
+    const log = await dead.open('s');
+    log.line('was on its way');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const next = await shipper(sent);
+    const again = await next.open('s');
+    again.line('after');
+    await again.close(false);
+    expect(sent[0]!.lines[0]).toMatchObject({ seq: 1, line: 'after' });
+    await Promise.all([next.stop(10), dead.stop(10)]);
+  });
+
+  it('gives holders of one stream one numbering', async () => {
+    const sent: LogBatch[] = [];
+    const all = await shipper(sent);
+    const [a, b] = await Promise.all([all.open('s'), all.open('s')]);
+    a.line('one');
+    b.line('two');
+    a.line('three');
+    await Promise.all([a.close(false), b.close(false)]);
+    expect(sent.flatMap((batch) => batch.lines.map((line) => [line.seq, line.line]))).toEqual([[0, 'one'], [1, 'two'], [2, 'three']]);
+    await all.stop(10);
+  });
+
+  it('holds a bounded number of lines while nobody takes them, and says how many it lost', async () => {
+    const sent: LogBatch[] = [];
+    let away = true;
+    const all = await shipper(sent, {
+      holdBytes: 1_000,
+      send: async (...args: unknown[]) => {
+        if (away) throw new Error('away');
+        sent.push(args[1] as LogBatch);
+      },
+    });
+    const log = await all.open('s');
+    for (let i = 0; i < 100; i++) log.line('twenty characters ok');
+    away = false;
+    await log.close(false);
+    const lines = sent.flatMap((batch) => batch.lines);
+    expect(lines.length).toBeLessThan(20);
+    expect(lines.at(-1)!.line).toBe(`nebo: ${100 - lines.length + 1} log lines were lost here, more came than could be sent`);
+    expect(lines.map((line) => line.seq)).toEqual(lines.map((_, i) => i));
+    await all.stop(10);
+  });
+});
+
+describe('small parts', () => {
+  it('writes variables that a shell reads back byte for byte', () => {
+    const file = envFile([
+      { name: 'A', value: `it's "$HOME" \`x\` \\ \n two`, secret: false },
+      { name: 'BAD-NAME', value: 'x', secret: false },
+      { name: 'A;rm', value: 'x', secret: false },
+    ]);
+    expect(file).toBe(`export A='it'\\''s "$HOME" \`x\` \\ \n two'\n`);
+  });
+
+  it('takes addresses from 100.96.0.0/12 and a user for each', () => {
+    expect(slotAt(0)).toMatchObject({ hostAddress: '100.96.0.1', address: '100.96.0.2', uid: 200_000 });
+    expect(slotAt(2 ** 18 - 1)).toMatchObject({ hostAddress: '100.111.255.253', address: '100.111.255.254' });
+  });
+
+  it('reads NEBO_DRIVERS and refuses what it cannot do', async () => {
+    expect([...parseDrivers('machines=local, builds=simulated')]).toEqual([['machines', 'local'], ['builds', 'simulated']]);
+    await expect(probeDrivers({ NEBO_DRIVERS: 'builds' })).rejects.toThrow('area=driver');
+    await expect(probeDrivers({ NEBO_DRIVERS: 'builds=magic' })).rejects.toThrow('not "magic"');
+    const { replicas } = await probeDrivers({ NEBO_DRIVERS: 'replicas=simulated' });
+    expect(replicas).toEqual({ driver: 'simulated', isolated: false, why: 'plain processes, asked for by NEBO_DRIVERS' });
+  });
+});

@@ -1,0 +1,84 @@
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { Nebo, run, until } from '../harness/nebo.js';
+
+/** Processes whose command line names the data folder: nothing of an installation may be left behind. */
+function processesOf(home: string): number[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => {
+      try {
+        return Number(pid) !== process.pid && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(home);
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
+}
+
+const start = (nebo: Nebo, env: Record<string, string>) => run(process.execPath, ['apps/all-in-one/dist/main.js'], { ...nebo.env, ...env });
+
+describe('starting and stopping', () => {
+  it('keeps keys and data over a stop and over a kill -9, stops within ten seconds, leaves nothing behind', async () => {
+    const nebo = await Nebo.start();
+    try {
+      const first = nebo.credentials.accounts[0]!;
+      expect(nebo.output).toContain(first.api_key);
+      expect(nebo.output).toContain('simulator');
+      const stopped = await nebo.down();
+      expect(stopped.code).toBe(0);
+      expect(stopped.ms).toBeLessThan(10_000);
+      expect(processesOf(nebo.home)).toEqual([]);
+
+      await nebo.up();
+      expect(nebo.credentials.accounts[0]).toEqual(first);
+      await nebo.down('SIGKILL');
+      await nebo.up();
+      const balance = await fetch(`${nebo.credentials.base_url}/account/balance`, { headers: { authorization: `Bearer ${first.api_key}` } });
+      expect(balance.status).toBe(200);
+
+      const second = await start(nebo, {});
+      expect(second.code).toBe(1);
+      expect(second.stderr).toMatch(/port \d+ is taken; choose another with NEBO_API_PORT/);
+      const sameHome = await start(nebo, { NEBO_API_PORT: '0', NEBO_AI_PORT: '0', NEBO_EDGE_PORT: '0', NEBO_EDGE_TLS_PORT: '0' });
+      expect(sameHome.stderr).toMatch(/is in use by process \d+/);
+    } finally {
+      await nebo.dispose();
+    }
+    await until(() => processesOf(nebo.home).length === 0, 5_000);
+  });
+
+  it('two installations run side by side', async () => {
+    const [one, two] = await Promise.all([Nebo.start(), Nebo.start()]);
+    try {
+      const key = one.credentials.accounts[0]!.api_key;
+      const status = async (nebo: Nebo) => (await fetch(`${nebo.credentials.base_url}/account`, { headers: { authorization: `Bearer ${key}` } })).status;
+      expect(await status(one)).toBe(200);
+      expect(await status(two)).toBe(401);
+    } finally {
+      await Promise.all([one.dispose(), two.dispose()]);
+    }
+  });
+
+  it('a busy port, a wrong setting and a broken data folder are one clear line each', async () => {
+    const nebo = await Nebo.start();
+    await nebo.down();
+    const squatter = createServer();
+    await new Promise<void>((resolve) => squatter.listen(Number(nebo.env.NEBO_EDGE_PORT), '127.0.0.1', resolve));
+    const oneLine = async (env: Record<string, string>, pattern: RegExp) => {
+      const { code, stderr } = await start(nebo, env);
+      expect(code).toBe(1);
+      expect(stderr.split('\n').filter((line) => line.includes('does not start'))).toEqual([expect.stringMatching(pattern)]);
+      expect(stderr).not.toMatch(/\n\s+at /);
+    };
+    await oneLine({}, /port \d+ is taken; choose another with NEBO_EDGE_PORT/);
+    await new Promise<void>((resolve) => squatter.close(() => resolve()));
+    await oneLine({ NEBO_API_PORT: 'http' }, /NEBO_API_PORT must be a whole number/);
+    await oneLine({ NEBO_RATE_LIMIT: 'many' }, /NEBO_RATE_LIMIT must look like/);
+    await oneLine({ NEBO_INFERENCE_CONFIG: '/no/such/file.yaml' }, /\/no\/such\/file\.yaml/);
+    rmSync(join(nebo.home, 'postgres/global'), { recursive: true });
+    await oneLine({}, /PostgreSQL does not start on .*postgres/);
+    await nebo.dispose();
+  });
+});
