@@ -135,10 +135,15 @@ async function runSuites(more) {
       '--passWithNoTests',
       '--runInBand',
       '--testTimeout=120000',
+      '--forceExit',
     ];
     const env = { ...process.env, NEBO_TEST_PARTS: 'containers', ...more };
     const child = spawn(process.execPath, args, { cwd: join(root, suite), stdio: 'inherit', env });
-    if ((await new Promise((done) => child.once('exit', done))) !== 0) failed.push(suite);
+    // Every wait has a limit: a test that left something open must not hold up the other suites.
+    const timer = setTimeout(() => child.kill('SIGKILL'), 15 * 60_000);
+    const code = await new Promise((done) => child.once('exit', done));
+    clearTimeout(timer);
+    if (code !== 0) failed.push(suite);
   }
   console.error(
     failed.length === 0

@@ -5,6 +5,9 @@ import { runNebo } from './core/run.js';
 
 /** The process: streams, signals, exit code. Everything else gets them handed in. */
 async function main(): Promise<void> {
+  // Notes of Node to its programmers would stand between a program and the one JSON error that it expects.
+  if (!process.argv.includes('--debug')) process.removeAllListeners('warning');
+
   const interrupt = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => {

@@ -17,7 +17,9 @@ export interface Seen {
 export type Instead =
   | { status: number; headers?: Record<string, string>; body?: unknown }
   | 'break'
-  | 'hang';
+  | 'hang'
+  /** 413 before the body was read, and the connection closed. */
+  | 'refuse';
 
 export interface FakeBuild {
   id: string;
@@ -108,6 +110,11 @@ export class FakeApi {
     const method = request.method!;
     const instead = this.instead.find((one) => one.method === method && one.path.test(url.pathname) && one.answers.length > 0)?.answers.shift();
     if (instead === 'break') return void request.socket.destroy();
+    if (instead === 'refuse') {
+      response.writeHead(413, { 'content-type': 'application/json', connection: 'close' });
+      response.end('{"error":{"code":"archive_too_big","message":"Too big."}}', () => request.socket.destroySoon());
+      return;
+    }
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const bytes = Buffer.concat(chunks);
     const body = request.headers['content-type'] === 'application/gzip' ? '' : bytes.toString();

@@ -115,7 +115,8 @@ export function createEdge(options: EdgeOptions): Edge {
   const metrics = createMetrics(options.registry ?? new Registry());
   const appsDomain = (options.appsDomain ?? 'apps.localhost').toLowerCase();
   const folder = join(options.home, 'edge');
-  const extract: Extract = options.extract ?? ((file, target) => extractArchive(file, target, { limits: artifactLimits }));
+  const extract: Extract =
+    options.extract ?? ((file, target) => extractArchive(file, target, { limits: artifactLimits }));
 
   const store = new ArtifactStore({
     dir: join(folder, 'artifacts'),
@@ -169,7 +170,10 @@ export function createEdge(options: EdgeOptions): Edge {
 
   const stop = async (): Promise<void> => {
     state = 'stopping';
-    const cut = setTimeout(() => handler.openWebSockets.forEach((socket) => socket.destroy()), tuning.stopGraceMs);
+    const cut = setTimeout(
+      () => handler.openWebSockets.forEach((socket) => socket.destroy()),
+      tuning.stopGraceMs,
+    );
     await Promise.all([close(plain, tuning.stopGraceMs), close(secure, tuning.stopGraceMs), sync.stop()]);
     clearTimeout(cut);
     handler.openWebSockets.forEach((socket) => socket.destroy());

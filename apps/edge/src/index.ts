@@ -1,5 +1,12 @@
 /** The edge: app domains over HTTP and TLS, from files or from replicas. */
-export { createEdge, edgeDefaults, type Edge, type EdgeOptions, type EdgeStatus, type EdgeTuning } from './edge.js';
+export {
+  createEdge,
+  edgeDefaults,
+  type Edge,
+  type EdgeOptions,
+  type EdgeStatus,
+  type EdgeTuning,
+} from './edge.js';
 export { edgeSettings, type EdgeSettings } from './settings.js';
 export { httpRouteSource, type HttpRouteSourceOptions } from './routes/http-route-source.js';
 export { type RouteSource } from './routes/route-source.js';

@@ -1,8 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import http from 'node:http';
-import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { artifact, ask, backend, Cleanup, open, until } from '../test/kit.js';
+import { artifact, ask, backend, Cleanup, freePort, open, until } from '../test/kit.js';
 import { edgeSettings, httpRouteSource } from './index.js';
 
 const cleanup = new Cleanup();
@@ -10,7 +9,13 @@ afterEach(() => cleanup.run());
 
 describe('settings', () => {
   it('defaults', () => {
-    expect(edgeSettings({ NEBO_HOME: '/data' })).toEqual({ port: 8080, tlsPort: 8443, home: '/data', appsDomain: 'apps.localhost', appsBuilderUrl: null });
+    expect(edgeSettings({ NEBO_HOME: '/data' })).toEqual({
+      port: 8080,
+      tlsPort: 8443,
+      home: '/data',
+      appsDomain: 'apps.localhost',
+      appsBuilderUrl: null,
+    });
   });
 
   it.each([
@@ -37,15 +42,26 @@ describe('httpRouteSource', () => {
       req.on('end', () => {
         calls.push(`${req.method} ${req.url} ${req.headers['x-signed']} ${body}`);
         if (req.url === '/internal/v1/blobs/missing') return void res.writeHead(404).end();
-        res.end(req.url!.startsWith('/internal/v1/routes?') ? '{"version":"7","full":true,"routes":[],"removed":[]}' : 'bytes');
+        res.end(
+          req.url!.startsWith('/internal/v1/routes?')
+            ? '{"version":"7","full":true,"routes":[],"removed":[]}'
+            : 'bytes',
+        );
       });
     });
-    const source = httpRouteSource({ baseUrl: `http://127.0.0.1:${control.port}`, sign: (method, path) => ({ 'x-signed': `${method}${path.length}` }) });
+    const source = httpRouteSource({
+      baseUrl: `http://127.0.0.1:${control.port}`,
+      sign: (method, path) => ({ 'x-signed': `${method}${path.length}` }),
+    });
     const { signal } = new AbortController();
     expect((await source.fetchRoutes('6', signal, 30_000)).version).toBe('7');
     await source.fetchRoutes(null, signal, 0);
     expect((await source.fetchArtifact('ab', signal)).setEncoding('utf8').read).toBeDefined();
-    await source.confirm!('7', [{ host: 'a.org', app_id: 'x', account_id: 'y', build_id: 'b', target: { kind: 'none', reason: '' } }], signal);
+    await source.confirm!(
+      '7',
+      [{ host: 'a.org', app_id: 'x', account_id: 'y', build_id: 'b', target: { kind: 'none', reason: '' } }],
+      signal,
+    );
     await expect(source.fetchArtifact('missing', signal)).rejects.toThrow('answered 404');
     expect(calls).toEqual([
       'GET /internal/v1/routes?wait=30&since=6 GET35 ',
@@ -58,25 +74,25 @@ describe('httpRouteSource', () => {
 });
 
 /** The real process, from source through SWC. */
-function start(env: Record<string, string>): { child: ChildProcess; output: () => string; exit: Promise<number | null> } {
+function start(env: Record<string, string>): {
+  child: ChildProcess;
+  output: () => string;
+  exit: Promise<number | null>;
+} {
   const root = join(import.meta.dirname, '..');
-  const child = spawn(process.execPath, ['--conditions=nebo-src', '--import', './test/run-ts.mjs', 'src/main.ts'], {
-    cwd: root,
-    env: { PATH: process.env['PATH'], ...env },
-  });
+  const child = spawn(
+    process.execPath,
+    ['--conditions=nebo-src', '--import', './test/run-ts.mjs', 'src/main.ts'],
+    {
+      cwd: root,
+      env: { PATH: process.env['PATH'], ...env },
+    },
+  );
   let text = '';
   child.stdout!.on('data', (chunk: Buffer) => (text += chunk.toString()));
   child.stderr!.on('data', (chunk: Buffer) => (text += chunk.toString()));
   cleanup.add(() => child.kill('SIGKILL'));
   return { child, output: () => text, exit: new Promise((resolve) => child.once('exit', resolve)) };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 describe('the process', () => {
@@ -88,27 +104,49 @@ describe('the process', () => {
       version: '1',
       full: true,
       routes: [
-        { host: 'shop.apps.localhost', app_id: 'a', account_id: 'x', build_id: null, target: { kind: 'static', artifact_sha256: site.sha256, artifact_bytes: site.bytes } },
-        { host: 'app.apps.localhost', app_id: 'b', account_id: 'x', build_id: null, target: { kind: 'replicas', replicas: [{ id: 'r', host: '127.0.0.1', port: app.port }] } },
+        {
+          host: 'shop.apps.localhost',
+          app_id: 'a',
+          account_id: 'x',
+          build_id: null,
+          target: { kind: 'static', artifact_sha256: site.sha256, artifact_bytes: site.bytes },
+        },
+        {
+          host: 'app.apps.localhost',
+          app_id: 'b',
+          account_id: 'x',
+          build_id: null,
+          target: { kind: 'replicas', replicas: [{ id: 'r', host: '127.0.0.1', port: app.port }] },
+        },
       ],
       removed: [],
     };
+    let confirmed = '';
     const control = await backend(cleanup, (req, res) => {
-      if (req.url!.includes('/blobs/')) res.end(site.body);
-      else if (req.url!.includes('since=')) setTimeout(() => res.end(JSON.stringify({ ...answer, full: false, routes: [] })), 500);
+      if (req.method === 'POST')
+        req.on('data', (chunk: Buffer) => (confirmed += chunk.toString())).on('end', () => res.end());
+      else if (req.url!.includes('/blobs/')) res.end(site.body);
+      else if (req.url!.includes('since='))
+        setTimeout(() => res.end(JSON.stringify({ ...answer, full: false, routes: [] })), 500);
       else res.end(JSON.stringify(answer));
     });
     const port = await freePort();
-    const env = { NEBO_HOME: home, NEBO_EDGE_PORT: String(port), NEBO_EDGE_TLS_PORT: String(await freePort()) };
+    const env = {
+      NEBO_HOME: home,
+      NEBO_EDGE_PORT: String(port),
+      NEBO_EDGE_TLS_PORT: String(await freePort()),
+    };
     const serves = async (): Promise<boolean> => (await ask(port, '/').catch(() => null))?.text === 'hello';
 
     const first = start({ ...env, NEBO_APPS_BUILDER_URL: `http://127.0.0.1:${control.port}` });
-    await until(serves, 20_000);
+    await until(serves, 30_000);
+    // What was confirmed is on disk.
+    await until(() => confirmed.includes('shop.apps.localhost'));
     first.child.kill('SIGKILL');
     await first.exit;
 
     const second = start(env);
-    await until(serves, 20_000);
+    await until(serves, 30_000);
     // An endless stream must not keep it alive.
     const stream = await open(port, '/', { host: 'app.apps.localhost' });
     stream.on('error', () => undefined).resume();
@@ -117,7 +155,7 @@ describe('the process', () => {
     expect(await second.exit).toBe(0);
     expect(performance.now() - began).toBeLessThan(10_000);
     http.globalAgent.destroy();
-  }, 60_000);
+  }, 90_000);
 
   it.each([
     [{ NEBO_EDGE_PORT: 'eighty' }, 'NEBO_EDGE_PORT'],
@@ -130,7 +168,11 @@ describe('the process', () => {
 
   it('a port in use: ends with 1 and says which', async () => {
     const taken = await backend(cleanup, (_req, res) => res.end());
-    const { exit, output } = start({ NEBO_HOME: await cleanup.folder(), NEBO_EDGE_PORT: String(taken.port), NEBO_EDGE_TLS_PORT: '0' });
+    const { exit, output } = start({
+      NEBO_HOME: await cleanup.folder(),
+      NEBO_EDGE_PORT: String(taken.port),
+      NEBO_EDGE_TLS_PORT: '0',
+    });
     // The test's server holds 127.0.0.1 only; listening on all addresses collides with it all the same.
     expect(await exit).toBe(1);
     expect(output()).toContain(String(taken.port));

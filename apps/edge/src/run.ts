@@ -8,13 +8,21 @@ import { edgeSettings } from './settings.js';
 const STOP_MS = 9_500;
 
 /** Starts an edge from the environment and stops it on SIGTERM and SIGINT. For `main.ts`. */
-export async function runEdge(logger: EdgeLogger & { info(facts: object, message: string): void }): Promise<Edge> {
+export async function runEdge(
+  logger: EdgeLogger & { info(facts: object, message: string): void },
+): Promise<Edge> {
   const settings = edgeSettings();
   if (settings.appsBuilderUrl === null) {
     logger.warn({}, 'NEBO_APPS_BUILDER_URL is not set: only the routes stored on disk are served');
   }
-  const source: RouteSource = settings.appsBuilderUrl === null ? nobody : httpRouteSource({ baseUrl: settings.appsBuilderUrl });
-  const edge = createEdge({ ...settings, source, logger, onAccess: (entry) => logger.info(entry, 'request') });
+  const source: RouteSource =
+    settings.appsBuilderUrl === null ? nobody : httpRouteSource({ baseUrl: settings.appsBuilderUrl });
+  const edge = createEdge({
+    ...settings,
+    source,
+    logger,
+    onAccess: (entry) => logger.info(entry, 'request'),
+  });
   let asked = false;
   const stop = (): void => {
     if (asked) return;

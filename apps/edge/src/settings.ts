@@ -20,7 +20,8 @@ export interface EdgeSettings {
 export function edgeSettings(env: Record<string, string | undefined> = process.env): EdgeSettings {
   const port = portOf(env, 'NEBO_EDGE_PORT', 8080);
   const tlsPort = portOf(env, 'NEBO_EDGE_TLS_PORT', 8443);
-  if (port === tlsPort && port !== 0) throw new Error(`NEBO_EDGE_TLS_PORT must differ from NEBO_EDGE_PORT (${port})`);
+  if (port === tlsPort && port !== 0)
+    throw new Error(`NEBO_EDGE_TLS_PORT must differ from NEBO_EDGE_PORT (${port})`);
   const appsDomain = (env['NEBO_APPS_DOMAIN'] || 'apps.localhost').toLowerCase();
   if (!isRouteHost(appsDomain) || appsDomain.startsWith('*')) {
     throw new Error(`NEBO_APPS_DOMAIN must be a domain name, not "${appsDomain}"`);
@@ -39,6 +40,7 @@ function portOf(env: Record<string, string | undefined>, name: string, usual: nu
   const text = env[name];
   if (text === undefined || text === '') return usual;
   const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
-  if (!(port >= 0 && port <= 65_535)) throw new Error(`${name} must be a port from 0 to 65535, not "${text}"`);
+  if (!(port >= 0 && port <= 65_535))
+    throw new Error(`${name} must be a port from 0 to 65535, not "${text}"`);
   return port;
 }

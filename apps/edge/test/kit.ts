@@ -1,7 +1,12 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
-import http, { type IncomingHttpHeaders, type IncomingMessage, type RequestListener, type Server } from 'node:http';
-import { connect, type AddressInfo, type Socket } from 'node:net';
+import http, {
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+} from 'node:http';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -87,7 +92,14 @@ export class ControlPlane implements RouteSource {
   }
 
   route(host: string, target: RouteTarget, more: Partial<Route> = {}): Route {
-    const route: Route = { host, app_id: `app-${host}`, account_id: 'acc', build_id: randomUUID(), target, ...more };
+    const route: Route = {
+      host,
+      app_id: `app-${host}`,
+      account_id: 'acc',
+      build_id: randomUUID(),
+      target,
+      ...more,
+    };
     this.routes.set(host, { route, at: ++this.version });
     this.removals.delete(host);
     this.wake();
@@ -162,7 +174,11 @@ export interface Running {
   home: string;
 }
 
-export async function startEdge(cleanup: Cleanup, source: RouteSource, more: Partial<EdgeOptions> = {}): Promise<Running> {
+export async function startEdge(
+  cleanup: Cleanup,
+  source: RouteSource,
+  more: Partial<EdgeOptions> = {},
+): Promise<Running> {
   const home = more.home ?? (await cleanup.folder());
   const edge = createEdge({
     source,
@@ -179,7 +195,10 @@ export async function startEdge(cleanup: Cleanup, source: RouteSource, more: Par
 }
 
 /** Starts a server on a free port of 127.0.0.1. */
-export async function backend(cleanup: Cleanup, handler: RequestListener): Promise<{ server: Server; port: number }> {
+export async function backend(
+  cleanup: Cleanup,
+  handler: RequestListener,
+): Promise<{ server: Server; port: number }> {
   const server = http.createServer(handler);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   cleanup.add(() => {
@@ -265,3 +284,40 @@ export async function until(condition: () => boolean | Promise<boolean>, ms = 8_
 }
 
 export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** An edge that serves one host from replicas. */
+export async function serving(
+  cleanup: Cleanup,
+  target: RouteTarget,
+  more: Partial<EdgeOptions> = {},
+): Promise<Running & { plane: ControlPlane }> {
+  const plane = new ControlPlane();
+  plane.route('shop.apps.localhost', target);
+  const run = await startEdge(cleanup, plane, more);
+  await until(() => run.edge.status().ready);
+  return { ...run, plane };
+}
+
+/** A TCP server that does with each connection what it is told. */
+export async function tcp(cleanup: Cleanup, onConnection: (socket: Socket) => void): Promise<number> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket.on('error', () => undefined));
+    onConnection(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  cleanup.add(() => {
+    sockets.forEach((socket) => socket.destroy());
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+/** A port that nobody listens on. */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}

@@ -16,7 +16,11 @@ registerHooks({
     if (!url.endsWith('.ts')) return next(url, context);
     const { code } = transformSync(readFileSync(fileURLToPath(url), 'utf8'), {
       swcrc: false,
-      jsc: { parser: { syntax: 'typescript', decorators: true }, target: 'es2023', transform: { legacyDecorator: true, decoratorMetadata: true } },
+      jsc: {
+        parser: { syntax: 'typescript', decorators: true },
+        target: 'es2023',
+        transform: { legacyDecorator: true, decoratorMetadata: true },
+      },
       module: { type: 'es6' },
     });
     return { format: 'module', source: code, shortCircuit: true };

@@ -9,6 +9,7 @@ import {
   type AgentLog,
   type BuildLimits,
   type DriverName,
+  type Egress,
   type RegionAgent,
 } from '../src/index.js';
 import { Runs } from '../src/system/runs.js';
@@ -35,10 +36,10 @@ export interface Stage {
 }
 
 /** A control plane and an agent that follows it, with all areas on one driver. */
-export async function stage(driver: DriverName, limits: Partial<BuildLimits> = {}): Promise<Stage> {
+export async function stage(driver: DriverName, limits: Partial<BuildLimits> = {}, egress: Egress | null = null): Promise<Stage> {
   const plane = await new FakeControlPlane().start();
   const home = await mkdtemp(join(tmpdir(), 'nebo-agent-'));
-  const agent = await startAgent(plane, home, driver, limits);
+  const agent = await startAgent(plane, home, driver, limits, egress);
   return {
     plane,
     agent,
@@ -56,10 +57,11 @@ export async function startAgent(
   home: string,
   driver: DriverName,
   buildLimits: Partial<BuildLimits> = {},
+  egress: Egress | null = null,
 ): Promise<RegionAgent> {
   const choices = await probeDrivers({ NEBO_DRIVERS: `builds=${driver},replicas=${driver}` });
   const runs = new Runs(home, testLog);
-  const drivers = await createDrivers({ home, log: testLog, runs, egress: null, choices, buildLimits, graceMs: 1_000 });
+  const drivers = await createDrivers({ home, log: testLog, runs, egress, choices, buildLimits, graceMs: 1_000 });
   const agent = createRegionAgent({
     controlPlane: new HttpControlPlane({ url: plane.url, token: plane.token }),
     home,

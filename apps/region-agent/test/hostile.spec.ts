@@ -57,7 +57,7 @@ const limited = hierarchy ? it : it.skip;
   it('endless sleep, also in the background and in a session of its own, is cut by the clock', async () => {
     await build('sleep', 'setsid sleep 7771 & sleep 7772');
     expect((await on.plane.see('sleep', 'error', 40_000)).reason).toMatch(/took longer than 8 s/);
-    expect(await commandLines()).not.toMatch(/sleep\0777/);
+    expect(await commandLines()).not.toMatch(/sleep.777/s);
   }, 60_000);
 
   it('sees its own processes only, and neither home nor project nor root’s files nor capabilities', async () => {
@@ -79,7 +79,7 @@ const limited = hierarchy ? it : it.skip;
     expect(Number(/pids: (\d+)/.exec(seen)![1])).toBeLessThan(12);
     expect(seen).toMatch(/cannot access '\/root'/);
     expect(seen).toMatch(/cannot access '\/work'/);
-    expect(seen).toMatch(/uid=2\d{5}/);
+    expect(seen).toMatch(/uid=[2-4]\d{5}/);
     expect(seen).toMatch(/CapEff:\s0000000000000000/);
     expect(seen).toMatch(/CapBnd:\s0000000000000000/);
     expect(seen).toMatch(/NoNewPrivs:\s1/);
@@ -91,7 +91,7 @@ const limited = hierarchy ? it : it.skip;
 
   it('a build reaches neither a listener on the host nor anything else', async () => {
     const addresses = ['127.0.0.1', ...Object.values(networkInterfaces()).flatMap((all) => all!.filter((one) => one.family === 'IPv4').map((one) => one.address))];
-    await build('net', addresses.map((address) => `node -e "fetch('http://${address}:${canaryPort}').then(() => console.log('REACHED'), (e) => console.log('no: ' + e.cause.code))"`).join('; ') + '; exit 5');
+    await build('net', addresses.map((address) => `node -e "fetch('http://${address}:${canaryPort}').then(() => console.log('REA' + 'CHED'), (e) => console.log('no: ' + e.cause.code))"`).join('; ') + '; exit 5');
     await on.plane.see('net', 'error');
     expect(output('net')).toContain('no: ');
     expect(output('net')).not.toContain('REACHED');

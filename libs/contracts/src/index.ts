@@ -17,6 +17,7 @@ export * from './page.js';
 export * from './policy.js';
 export * from './records/account.js';
 export * from './records/apps.js';
+export * from './records/chat.js';
 export * from './records/errors.js';
 export * from './records/models.js';
 export * from './records/projects.js';

@@ -122,6 +122,14 @@ describe('apps', () => {
     expect((await bench.api('GET', `apps/${app.id}`)).body).toMatchObject({ name: 'Other name', readiness_path: null });
   });
 
+  it('race: changes of different fields at once do not undo each other', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const app = await bench.app();
+      await Promise.all([{ replica_vcpu: 2 }, { replica_memory_mb: 1024 }, { readiness_path: '/x' }].map((body) => bench.api('PATCH', `apps/${app.id}`, body)));
+      expect((await bench.api('GET', `apps/${app.id}`)).body).toMatchObject({ replica_vcpu: 2, replica_memory_mb: 1024, readiness_path: '/x' });
+    }
+  });
+
   it('402 for permanent replicas without their first hour, 503 when billing is away; nothing is made', async () => {
     const app = await bench.app();
     bench.billing.available = 10n;

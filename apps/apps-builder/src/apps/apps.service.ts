@@ -129,27 +129,29 @@ export class AppsService {
     const grows =
       size.replica_count > before.replica_count || size.vcpu > before.replica_vcpu || size.memory_mb > before.replica_memory_mb;
     if (size.replica_count > 0 && grows) await this.money.requireFirstHour(caller.account_id, size);
-    const resized = size.vcpu !== before.replica_vcpu || size.memory_mb !== before.replica_memory_mb;
+    // Only what is sent: two changes at once must not undo each other.
     const data: Prisma.AppUpdateInput = {
-      replica_count: size.replica_count,
-      replica_vcpu: size.vcpu,
-      replica_memory_mb: size.memory_mb,
       updated_at: new Date(),
       ...(body.name != null ? { name: body.name, name_key: nameKey(body.name) } : {}),
+      ...(body.replica_count != null ? { replica_count: body.replica_count } : {}),
+      ...(body.replica_vcpu != null ? { replica_vcpu: body.replica_vcpu } : {}),
+      ...(body.replica_memory_mb != null ? { replica_memory_mb: body.replica_memory_mb } : {}),
       ...(body.docker_image != null ? { docker_image: body.docker_image } : {}),
       ...(body.predeploy_command != null ? { predeploy_command: body.predeploy_command || null } : {}),
       ...(body.readiness_path != null ? { readiness_path: body.readiness_path || null } : {}),
       ...(body.vpc_id === null ? { vpc_id: null } : {}),
       ...(body.deploy_strategy != null ? { deploy_strategy: body.deploy_strategy } : {}),
-      // Due now: the lifecycle makes a resource-only revision of it, if anything runs.
-      ...(resized ? { restart_at: new Date(0) } : {}),
     };
     return this.nameTaken(body.name ?? '', () =>
       this.store.as(caller.account_id, async ({ db, sql }) => {
-        await this.find(db, caller, projectId, id);
+        const { replica_vcpu, replica_memory_mb } = await this.find(db, caller, projectId, id);
         const row = await db.app.update({ where: { id: before.id }, data, include: newest });
+        if (row.replica_vcpu !== replica_vcpu || row.replica_memory_mb !== replica_memory_mb) {
+          // Due now: the lifecycle makes a resource-only revision of it, if anything runs.
+          await sql.query('update app set restart_at = now() where id = $1::uuid', [row.id]);
+        }
         await wake(sql, 'rollout', row.id);
-        await sayAct(sql, caller, 'apps_update_app_route', row, { ...body });
+        await sayAct(sql, caller, 'apps_update_app_route', row, { changed: Object.keys(data).filter((field) => field in body) });
         return appRecord(row, row.builds[0] ?? null);
       }),
     );

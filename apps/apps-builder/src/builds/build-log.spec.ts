@@ -111,6 +111,20 @@ describe('logs as event streams', () => {
     for (const odd of ['x', '-1', '1e9', '']) expect((await read(odd)).lines).toEqual(lines);
   });
 
+  it('a region that never says that its log is whole does not keep readers: done after a grace', async () => {
+    const { app, build } = await bench.appWithBuild();
+    await append(build.id, ['only']);
+    await fail(build.id);
+    const stream = open(`apps/${app.id}/builds/${build.id}/logs`);
+    await eventually('the line', async () => parse(stream.text).lines.length === 1);
+    await eventually('final', async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.status === 'error');
+    await bench.sql("update build set finished_at = now() - interval '11 seconds' where id = $1", [build.id]);
+    await append(build.id, ['too late'], 1);
+    expect(parse(stream.text).done).toBe(false);
+    await eventually('the end', async () => stream.ended, 4_000);
+    expect(parse(stream.text)).toEqual({ lines: ['only'], done: true });
+  });
+
   it('a build that no region ever began has an empty log that ends at once', async () => {
     const { app, build } = await bench.appWithBuild();
     await bench.api('POST', `apps/${app.id}/builds/${build.id}/cancel`);

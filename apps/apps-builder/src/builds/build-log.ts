@@ -13,13 +13,16 @@ interface Line {
   line: string;
 }
 
-interface LogState {
+/** What is at hand of a log, and how the build stands; read in this order: the state first. */
+interface Portion {
   status: string;
+  finished: boolean;
   closed: boolean;
+  lines: Line[];
 }
 
-/** Lines of one read: large enough for a long history in seconds, small enough to hold little in memory. */
-const chunk = 5_000;
+/** One read holds at most so many lines and about so many characters: a long history in seconds, little in memory. */
+const portion = { lines: 5_000, characters: 1_000_000 } as const;
 /** A number that is missing this long in a running log was never sent; milliseconds. */
 const gapMs = 3_000;
 /** The region's last lines may come after its verdict: so long they are still taken, seconds. */
@@ -89,21 +92,19 @@ export class BuildLog {
     try {
       yield comment('build log');
       while (!over.aborted) {
-        // The state is read before the lines: when it says closed, no line can come after the read that follows.
-        const state = await this.state(account, buildId);
-        if (state === null) return;
-        const rows: Line[] = await this.read(account, buildId, last);
-        const passGap: boolean = state.closed || (gapSince !== null && Date.now() - gapSince > gapMs);
-        const ready: Line[] = passGap ? rows : contiguous(rows, last);
+        const seen: Portion | null = await this.read(account, buildId, last);
+        if (seen === null) return;
+        const passGap: boolean = seen.closed || (gapSince !== null && Date.now() - gapSince > gapMs);
+        const ready: Line[] = passGap ? seen.lines : contiguous(seen.lines, last);
+        gapSince = ready.length < seen.lines.length ? (gapSince ?? Date.now()) : null;
         if (ready.length > 0) {
           yield ready.map(({ seq, line }) => lineEvent(seq, line)).join('');
           last = ready.at(-1)!.seq;
           spoke = Date.now();
+          continue;
         }
-        gapSince = ready.length < rows.length ? (gapSince ?? Date.now()) : null;
-        if (rows.length === chunk && gapSince === null) continue;
-        if (state.closed) {
-          yield doneEvent(state.status);
+        if (seen.closed) {
+          yield doneEvent(seen.status);
           return;
         }
         const quiet = this.settings.keepAliveMs - (Date.now() - spoke);
@@ -112,37 +113,36 @@ export class BuildLog {
           spoke = Date.now();
           continue;
         }
-        await ear.next(gapSince === null ? Math.min(quiet, 1_000) : 200, over);
+        // A gap and a log whose end is due change by time alone; nobody notifies of that.
+        const patience = gapSince !== null ? 200 : seen.finished ? 1_000 : quiet;
+        await ear.next(Math.min(quiet, patience), over);
       }
     } finally {
       ear.close();
     }
   }
 
-  private async state(account: string, buildId: string): Promise<LogState | null> {
-    const [row] = await this.database.transaction(
-      (tx) =>
-        tx.query<LogState>(
-          // Two seconds more than lines are taken: a batch that began just in time has been committed by then.
-          `select status, log_done and finished_at is not null or finished_at < now() - make_interval(secs => $2::int) as closed
-           from build where id = $1::uuid`,
-          [buildId, graceSeconds + 2],
-        ),
-      account,
-    );
-    return row ? { status: row.status, closed: row.closed === true } : null;
-  }
-
-  private read(account: string, buildId: string, after: bigint): Promise<Line[]> {
-    return this.database.transaction(
-      (tx) =>
-        tx.query<Line>('select seq, line from build_log_line where build_id = $1::uuid and seq > $2::bigint order by seq limit $3::int', [
-          buildId,
-          after.toString(),
-          chunk,
-        ]),
-      account,
-    );
+  /** Null when the build is gone. */
+  private read(account: string, buildId: string, after: bigint): Promise<Portion | null> {
+    return this.database.transaction(async (tx) => {
+      // The state is read before the lines: when it says closed, no line can come after those that are read then.
+      const [state] = await tx.query<Omit<Portion, 'lines'>>(
+        // Two seconds more than lines are taken: a batch that began just in time has been committed by then.
+        `select status, finished_at is not null as finished,
+           finished_at is not null and (log_done or finished_at < now() - make_interval(secs => $2::int)) as closed
+         from build where id = $1::uuid`,
+        [buildId, graceSeconds + 2],
+      );
+      if (!state) return null;
+      const lines = await tx.query<Line>(
+        `select seq, line from (
+           select seq, line, sum(length(line)) over (order by seq) - length(line) as before
+           from (select seq, line from build_log_line where build_id = $1::uuid and seq > $2::bigint order by seq limit $3::int) l) t
+         where before < $4::int order by seq`,
+        [buildId, after.toString(), portion.lines, portion.characters],
+      );
+      return { ...state, lines };
+    }, account);
   }
 }
 

@@ -146,7 +146,7 @@ describe('rollouts', () => {
     await agent.observe(bad!, 'failed', { reason: 'exit code 1' });
     await deployState(made.id, id, 'never_booted');
     expect(await app(made.id)).toMatchObject({ status: 'inactive', current_build_id: null });
-    await eventually('the reason', async () => edge.of(made.id)?.target.reason?.includes('exit code 1'));
+    await eventually('the reason', async () => edge.of(made.id)?.target.reason === 'the newest deploy did not start');
   });
 
   it('recreate: the old replicas are gone before the new ones start, and come back when these fail', async () => {

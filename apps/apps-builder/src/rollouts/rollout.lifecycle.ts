@@ -127,7 +127,7 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
         [app.id],
       );
       await removeReplicas(tx, idsOf(app.replicas, rolling.id));
-      await this.routesOfCurrent(tx, app, `the newest deploy did not start: ${reason ?? 'unknown reason'}`);
+      await this.routesOfCurrent(tx, { ...app, never_booted: true });
     });
   }
 
@@ -235,7 +235,7 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       if (surplus.length > 0) again = Math.min(again, this.settings.drainMs);
       await this.showHealth(tx, current, alive.some(isReady), failed[0] ?? null);
     }
-    await this.routesOfCurrent(tx, app, 'nothing is deployed yet');
+    await this.routesOfCurrent(tx, app);
     await settleSpan(tx, app, current);
     return again;
   }
@@ -257,10 +257,11 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     await writeRoutes(tx, app, rolling.build_id, targetOf(app, rolling));
   }
 
-  private async routesOfCurrent(tx: Sql, app: RolloutApp, otherwise: string): Promise<void> {
+  /** What visitors read says nothing of the app's inside: why it did not start stands in the build's `boot_error`. */
+  private async routesOfCurrent(tx: Sql, app: RolloutApp): Promise<void> {
     const current = revisionOf(app, app.current_revision_id);
     if (current) await writeRoutes(tx, app, current.build_id, targetOf(app, current));
-    else await writeRoutes(tx, app, null, nothing(otherwise));
+    else await writeRoutes(tx, app, null, nothing(app.never_booted ? 'the newest deploy did not start' : 'nothing is deployed yet'));
   }
 
   /** `recreate`: nothing old may run beside the new. */

@@ -18,6 +18,8 @@ export interface RolloutApp {
   current_build_id: string | null;
   /** Milliseconds until a restart is due; null: none is. */
   restart_in: number | null;
+  /** The newest build was made, but its replicas never came up. */
+  never_booted: boolean;
   revisions: RolloutRevision[];
   replicas: RolloutReplica[];
 }
@@ -52,7 +54,8 @@ export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | nul
   const [app] = await tx.query<Omit<RolloutApp, 'revisions' | 'replicas'>>(
     `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, target_revision_id,
        rolling_revision_id, current_revision_id, current_build_id,
-       (extract(epoch from restart_at - now()) * 1000)::float8 as restart_in
+       (extract(epoch from restart_at - now()) * 1000)::float8 as restart_in,
+       coalesce((select deploy_state = 'never_booted' from build where app_id = app.id order by seq desc limit 1), false) as never_booted
      from app where id = $1::uuid`,
     [id],
   );

@@ -12,7 +12,8 @@ interface Line {
   line: string;
 }
 
-const chunk = 2_000;
+/** One read holds at most so many lines and about so many characters. */
+const portion = { lines: 2_000, characters: 1_000_000 } as const;
 
 /** How much history comes first, and whether the stream goes on. */
 export interface RuntimeLogQuery {
@@ -75,8 +76,8 @@ export class RuntimeLog {
           yield rows.map(({ pos, line }) => lineEvent(pos, line)).join('');
           last = rows.at(-1)!.pos;
           spoke = Date.now();
+          continue;
         }
-        if (rows.length === chunk) continue;
         if (!query.follow) {
           yield doneEvent('end of the stored log');
           return;
@@ -113,11 +114,13 @@ export class RuntimeLog {
     return this.database.transaction(async (tx) => {
       const present = await tx.query('select 1 as present from app where id = $1::uuid and deleted_at is null', [appId]);
       if (present.length === 0) return null;
-      return tx.query<Line>('select pos, line from runtime_log_line where app_id = $1::uuid and pos > $2::bigint order by pos limit $3::int', [
-        appId,
-        after.toString(),
-        chunk,
-      ]);
+      return tx.query<Line>(
+        `select pos, line from (
+           select pos, line, sum(length(line)) over (order by pos) - length(line) as before
+           from (select pos, line from runtime_log_line where app_id = $1::uuid and pos > $2::bigint order by pos limit $3::int) l) t
+         where before < $4::int order by pos`,
+        [appId, after.toString(), portion.lines, portion.characters],
+      );
     }, account);
   }
 }

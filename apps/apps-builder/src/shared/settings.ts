@@ -11,7 +11,7 @@ export class Settings {
   readonly sourceLimits: ArchiveLimits;
   /** Largest artifact that a region may store, bytes. */
   readonly artifactBytes: number;
-  /** How long a replica may take until it answers. */
+  /** How long a replica may take until it answers; less than the deadline of a rollout's start (10 min). */
   readonly readyTimeoutMs: number;
   /** How long replaced replicas go on for requests that still run, after the edge has stopped sending new ones. */
   readonly drainMs: number;
@@ -28,7 +28,7 @@ export class Settings {
       throw new ConfigError((error as Error).message);
     }
     this.artifactBytes = config.int('NEBO_ARTIFACT_MAX', artifactLimits.compressedBytes, { min: 1 });
-    this.readyTimeoutMs = config.int('NEBO_READY_TIMEOUT', 120, { min: 1, max: 3_600 }) * 1_000;
+    this.readyTimeoutMs = config.int('NEBO_READY_TIMEOUT', 120, { min: 1, max: 480 }) * 1_000;
     this.drainMs = config.int('NEBO_DRAIN_MS', 10_000, { max: 3_600_000 });
     this.restartDelayMs = config.int('NEBO_RESTART_DELAY_MS', 2_000, { max: 60_000 });
     this.keepAliveMs = config.int('NEBO_KEEP_ALIVE_MS', 15_000, { min: 10 });

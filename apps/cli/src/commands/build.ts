@@ -91,12 +91,13 @@ async function logs(ctx: Context, id: string | undefined): Promise<void> {
   };
   const lost = () => ctx.talk.notice('The connection was lost, resuming.');
   const end = await followLog(client, appId, buildId, line, lost, ctx.waitSignal(null));
-  if (ctx.print.structured) await ctx.print.value(kept);
   if (!end.complete) {
     throw new CliError(exitCodes.service, 'log_cut', `The log may be cut after ${end.lines} lines: the stream ended without its end mark`, {
       hint: `Read it again: nebo build logs ${buildId} --app ${appId}`,
+      extra: ctx.print.structured ? { lines: kept } : {},
     });
   }
+  if (ctx.print.structured) await ctx.print.value(kept);
   // The end of a log says nothing about success; the build does.
   ctx.talk.notice(`complete, ${end.lines} lines; how it went: nebo build show ${buildId} --app ${appId}`);
 }

@@ -45,6 +45,7 @@ interface StoredIndex {
 export class ArtifactStore {
   private readonly sites = new Map<string, Site>();
   private readonly opening = new Map<string, Promise<Site>>();
+  private readonly removing = new Map<string, Promise<void>>();
   private readonly lastUse = new Map<string, number>();
   private readonly background = new Set<Promise<void>>();
   private readonly abort = new AbortController();
@@ -79,6 +80,7 @@ export class ArtifactStore {
 
   /** Opens an artifact that is on disk; null when it is not. */
   async open(sha256: string): Promise<Site | null> {
+    await this.removing.get(sha256);
     const known = this.sites.get(sha256);
     if (known) return known;
     try {
@@ -88,11 +90,15 @@ export class ArtifactStore {
     }
     try {
       const site = await this.load(sha256);
+      await verifySizes(site);
       this.adopt(site);
       this.inBackground(this.compress(site));
       return site;
     } catch (error) {
-      this.options.logger.warn({ err: error, artifact: sha256 }, 'an artifact on disk is unreadable and is fetched again');
+      this.options.logger.warn(
+        { err: error, artifact: sha256 },
+        'an artifact on disk is unreadable and is fetched again',
+      );
       await rm(join(this.options.dir, sha256), { recursive: true, force: true });
       return null;
     }
@@ -114,13 +120,14 @@ export class ArtifactStore {
   /**
    * Removes artifacts that nothing refers to, least recently used first, keeping some for a quick way back and all that a
    * running request reads.
+   * @param isReferenced asked again at the very moment of removal: a route may come back while the disk is being looked at
    * @returns hashes that were removed
    */
-  async collect(referenced: ReadonlySet<string>, now = Date.now()): Promise<string[]> {
+  async collect(isReferenced: (sha256: string) => boolean, now = Date.now()): Promise<string[]> {
     const unused: { sha256: string; at: number }[] = [];
     for (const name of await readdir(this.options.dir)) {
-      if (!isHash(name) || this.opening.has(name)) continue;
-      if (referenced.has(name)) {
+      if (!isHash(name)) continue;
+      if (isReferenced(name)) {
         this.lastUse.set(name, now);
         continue;
       }
@@ -131,16 +138,23 @@ export class ArtifactStore {
     unused.sort((a, b) => b.at - a.at);
     const removed: string[] = [];
     for (const { sha256, at } of unused.slice(this.options.keepUnused)) {
-      const site = this.sites.get(sha256);
-      if (now - at < this.options.keepMs || (site && site.inFlight > 0)) continue;
+      const busy = this.opening.has(sha256) || (this.sites.get(sha256)?.inFlight ?? 0) > 0;
+      if (now - at < this.options.keepMs || busy || isReferenced(sha256)) continue;
+      // No wait between the check and this: from here on the artifact is gone for routes, and fetched anew if one wants it.
       this.sites.delete(sha256);
       this.lastUse.delete(sha256);
-      const doomed = join(this.options.dir, `gone-${sha256}-${randomBytes(4).toString('hex')}`);
-      await rename(join(this.options.dir, sha256), doomed);
-      await rm(doomed, { recursive: true, force: true });
+      const task = this.remove(sha256).finally(() => this.removing.delete(sha256));
+      this.removing.set(sha256, task);
+      await task;
       removed.push(sha256);
     }
     return removed;
+  }
+
+  private async remove(sha256: string): Promise<void> {
+    const doomed = join(this.options.dir, `gone-${sha256}-${randomBytes(4).toString('hex')}`);
+    await rename(join(this.options.dir, sha256), doomed);
+    await rm(doomed, { recursive: true, force: true });
   }
 
   private async bring(sha256: string, bytes: number): Promise<Site> {
@@ -182,14 +196,18 @@ export class ArtifactStore {
         clearTimeout(timer);
         timer = setTimeout(expire, this.options.stallMs);
         length += chunk.length;
-        if (length > bytes) return done(new Error(`the artifact is longer than the ${bytes} bytes of its route`));
+        if (length > bytes)
+          return done(new Error(`the artifact is longer than the ${bytes} bytes of its route`));
         hash.update(chunk);
         done(null, chunk);
       },
     });
     try {
       const fetching = this.options.fetch(sha256, signal);
-      fetching.then((late) => signal.aborted && late.destroy(), () => undefined);
+      fetching.then(
+        (late) => signal.aborted && late.destroy(),
+        () => undefined,
+      );
       const source = await abortable(fetching, signal);
       await pipeline(source, meter, createWriteStream(target, { mode: 0o600 }), { signal });
     } catch (error) {
@@ -228,7 +246,8 @@ export class ArtifactStore {
     const guarded = task
       .catch((error: unknown) => {
         // The site is served uncompressed then; a removed folder is no news.
-        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') this.options.logger.warn({ err: error }, 'background work on an artifact failed');
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+          this.options.logger.warn({ err: error }, 'background work on an artifact failed');
       })
       .finally(() => this.background.delete(guarded));
     this.background.add(guarded);
@@ -242,6 +261,13 @@ function storedIndex(site: Site, home: string): StoredIndex {
     files.push([path, relative(home, file.file), file.size, file.hash, file.type, file.compressible]);
   }
   return { format: 1, sha256: site.sha256, files };
+}
+
+/** A power cut may leave a file shorter than it was written; its artifact is fetched again then. */
+async function verifySizes(site: Site): Promise<void> {
+  for (const [path, file] of site.files) {
+    if ((await stat(file.file)).size !== file.size) throw new Error(`${path} is not whole`);
+  }
 }
 
 function isHash(name: string): boolean {

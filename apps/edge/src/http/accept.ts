@@ -38,7 +38,10 @@ export function prefersHtml(accept: string | undefined): boolean {
 }
 
 /** The content coding to send, among those that exist; null means as it is. Brotli wins a tie. */
-export function chooseEncoding(acceptEncoding: string | undefined, available: readonly string[]): string | null {
+export function chooseEncoding(
+  acceptEncoding: string | undefined,
+  available: readonly string[],
+): string | null {
   if (acceptEncoding === undefined || available.length === 0) return null;
   const weights = parseWeights(acceptEncoding);
   const any = weights.get('*') ?? 0;

@@ -32,7 +32,12 @@ export interface ConnectionFacts {
   servername: string | null;
 }
 
-const refuse = (code: string, message: string, status = 400): Refused => ({ ok: false, status, code, message });
+const refuse = (code: string, message: string, status = 400): Refused => ({
+  ok: false,
+  status,
+  code,
+  message,
+});
 
 /**
  * Decides whether a parsed request may be answered at all. Node's parser refuses most of what is malformed; these are the
@@ -73,14 +78,21 @@ export function admit(req: IncomingMessage, connection: ConnectionFacts): Admitt
   if (!parsed) return refuse('bad_host', 'The Host header is malformed.');
 
   const url = originForm(req.url ?? '', connection.secure, parsed.host, parsed.port);
-  if (url === null) return refuse('bad_request_target', 'The request target is malformed or disagrees with Host.');
+  if (url === null)
+    return refuse('bad_request_target', 'The request target is malformed or disagrees with Host.');
 
   // One certificate, one host: what was authenticated in the handshake is what is served (RFC 9110 section 15.5.20).
   if (connection.secure && connection.servername !== parsed.host) {
     return refuse('misdirected_request', 'The connection was opened for another host name.', 421);
   }
   const length = req.headers['content-length'];
-  return { ok: true, host: parsed.host, authority, url, hasBody: codings > 0 || (length !== undefined && length !== '0') };
+  return {
+    ok: true,
+    host: parsed.host,
+    authority,
+    url,
+    hasBody: codings > 0 || (length !== undefined && length !== '0'),
+  };
 }
 
 /**

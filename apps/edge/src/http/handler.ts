@@ -56,7 +56,9 @@ export class RequestHandler {
   /** For the server's `request` event. */
   async handle(req: IncomingMessage, res: ServerResponse, secure: boolean): Promise<void> {
     const exchange = begin(req, secure);
-    res.once('close', () => this.finish(req, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange));
+    res.once('close', () =>
+      this.finish(req, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange),
+    );
     if (this.parts.draining()) res.shouldKeepAlive = false;
     try {
       const admitted = this.admit(req, res, exchange);
@@ -72,7 +74,9 @@ export class RequestHandler {
     const exchange = begin(req, secure);
     const plainly = (): ServerResponse => {
       const res = responseOn(req, socket);
-      res.once('close', () => this.finish(req, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange));
+      res.once('close', () =>
+        this.finish(req, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange),
+      );
       return res;
     };
     // Admission answers refusals itself, so it needs a response; a successful upgrade never does.
@@ -92,7 +96,16 @@ export class RequestHandler {
     const { proxy, proxyOptions, metrics } = this.parts;
     const { requestId } = exchange;
     const request = { ...verdict, secure, requestId };
-    const outcome = await forwardWebSocket(req, socket, head, live, request, proxy.balancer, proxyOptions, exchange.trace);
+    const outcome = await forwardWebSocket(
+      req,
+      socket,
+      head,
+      live,
+      request,
+      proxy.balancer,
+      proxyOptions,
+      exchange.trace,
+    );
     switch (outcome.kind) {
       case 'open':
         this.webSockets.add(socket);
@@ -109,7 +122,12 @@ export class RequestHandler {
         return;
       }
       default:
-        this.finish(req, outcome.kind === 'answered' ? outcome.status : 499, outcome.kind === 'left', exchange);
+        this.finish(
+          req,
+          outcome.kind === 'answered' ? outcome.status : 499,
+          outcome.kind === 'left',
+          exchange,
+        );
     }
   }
 
@@ -122,7 +140,12 @@ export class RequestHandler {
     return null;
   }
 
-  private async answer(req: IncomingMessage, res: ServerResponse, admitted: Admitted, exchange: Exchange): Promise<void> {
+  private async answer(
+    req: IncomingMessage,
+    res: ServerResponse,
+    admitted: Admitted,
+    exchange: Exchange,
+  ): Promise<void> {
     const { requestId } = exchange;
     const close = admitted.hasBody;
     const snapshot = this.parts.snapshot();
@@ -153,17 +176,32 @@ export class RequestHandler {
         });
         return;
       case 'replicas':
-        await this.parts.proxy.forward(req, res, live, { ...admitted, secure: exchange.secure, requestId }, exchange.trace);
+        await this.parts.proxy.forward(
+          req,
+          res,
+          live,
+          { ...admitted, secure: exchange.secure, requestId },
+          exchange.trace,
+        );
     }
   }
 
   private failed(req: IncomingMessage, res: ServerResponse, error: unknown, exchange: Exchange): void {
     // A client that leaves in the middle of a file is no fault of ours.
     if (!isPeerGone(error)) {
-      this.parts.logger.error({ err: error, request_id: exchange.requestId }, 'a request could not be answered');
+      this.parts.logger.error(
+        { err: error, request_id: exchange.requestId },
+        'a request could not be answered',
+      );
     }
     const message = 'Something went wrong here.';
-    sendError(req, res, { status: 500, code: 'internal', message, requestId: exchange.requestId, close: true });
+    sendError(req, res, {
+      status: 500,
+      code: 'internal',
+      message,
+      requestId: exchange.requestId,
+      close: true,
+    });
   }
 
   private finish(req: IncomingMessage, status: number, aborted: boolean, exchange: Exchange): void {

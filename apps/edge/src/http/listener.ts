@@ -100,7 +100,12 @@ export function createListener(options: ListenerOptions): Server {
     // With an answer under way, bytes of another would be read as a part of it. Only the very request that turned out to be
     // malformed in its body, and has no answer yet, gets this one.
     const only = answers.length === 1 && !answers[0]!.headersSent && !answers[0]!.req.complete;
-    if (socket.destroyed || !socket.writable || error.code === 'ECONNRESET' || (answers.length > 0 && !only)) {
+    if (
+      socket.destroyed ||
+      !socket.writable ||
+      error.code === 'ECONNRESET' ||
+      (answers.length > 0 && !only)
+    ) {
       socket.destroy();
       return;
     }

@@ -1,5 +1,18 @@
 import { connect } from 'node:net';
-import { artifact, ask, backend, Cleanup, ControlPlane, pause, raw, replicas, type Running, startEdge, staticTarget, until } from '../../test/kit.js';
+import {
+  artifact,
+  ask,
+  backend,
+  Cleanup,
+  ControlPlane,
+  pause,
+  raw,
+  replicas,
+  type Running,
+  startEdge,
+  staticTarget,
+  until,
+} from '../../test/kit.js';
 import { parseHost } from './host.js';
 
 const H = 'Host: shop.apps.localhost\r\n';
@@ -24,7 +37,11 @@ const corpus: [name: string, bytes: string, status: number][] = [
   ['absolute form of another host', `GET http://other.apps.localhost/ HTTP/1.1\r\n${H}\r\n`, 400],
   ['absolute form of another port', `GET http://shop.apps.localhost:81/ HTTP/1.1\r\n${H}\r\n`, 400],
   ['absolute form with userinfo', `GET http://a@shop.apps.localhost/ HTTP/1.1\r\n${H}\r\n`, 400],
-  ['absolute form with https on the plain port', `GET https://shop.apps.localhost/ HTTP/1.1\r\n${H}\r\n`, 400],
+  [
+    'absolute form with https on the plain port',
+    `GET https://shop.apps.localhost/ HTTP/1.1\r\n${H}\r\n`,
+    400,
+  ],
   ['absolute form of another scheme', `GET ftp://shop.apps.localhost/ HTTP/1.1\r\n${H}\r\n`, 400],
   ['TE on HTTP/1.0', `POST / HTTP/1.0\r\n${H}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 400],
   ['101 headers', `GET / HTTP/1.1\r\n${H}${many(100)}\r\n`, 431],
@@ -34,8 +51,16 @@ const corpus: [name: string, bytes: string, status: number][] = [
   ['HTTP/0.9', 'GET /\r\n\r\n', 505],
   ['HTTP/1.2', `GET / HTTP/1.2\r\n${H}\r\n`, 400],
   ['an HTTP/2 preface', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
-  ['CL and TE', `POST / HTTP/1.1\r\n${H}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 400],
-  ['TE and CL', `POST / HTTP/1.1\r\n${H}Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n`, 400],
+  [
+    'CL and TE',
+    `POST / HTTP/1.1\r\n${H}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    400,
+  ],
+  [
+    'TE and CL',
+    `POST / HTTP/1.1\r\n${H}Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n`,
+    400,
+  ],
   ['two CL', `POST / HTTP/1.1\r\n${H}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd`, 400],
   ['two equal CL', `POST / HTTP/1.1\r\n${H}Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc`, 400],
   ['CL list', `POST / HTTP/1.1\r\n${H}Content-Length: 3, 3\r\n\r\nabc`, 400],
@@ -43,16 +68,28 @@ const corpus: [name: string, bytes: string, status: number][] = [
   ['negative CL', `POST / HTTP/1.1\r\n${H}Content-Length: -1\r\n\r\n`, 400],
   ['hex CL', `POST / HTTP/1.1\r\n${H}Content-Length: 0x1\r\n\r\na`, 400],
   ['huge CL', `POST / HTTP/1.1\r\n${H}Content-Length: 99999999999999999999999\r\n\r\n`, 400],
-  ['TE not ending in chunked', `POST / HTTP/1.1\r\n${H}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`, 400],
+  [
+    'TE not ending in chunked',
+    `POST / HTTP/1.1\r\n${H}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`,
+    400,
+  ],
   ['TE gzip, chunked', `POST / HTTP/1.1\r\n${H}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`, 400],
   ['TE twice chunked', `POST / HTTP/1.1\r\n${H}Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n`, 400],
-  ['two TE', `POST / HTTP/1.1\r\n${H}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 400],
+  [
+    'two TE',
+    `POST / HTTP/1.1\r\n${H}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    400,
+  ],
   ['TE xchunked', `POST / HTTP/1.1\r\n${H}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n`, 400],
   ['TE "chunked"', `POST / HTTP/1.1\r\n${H}Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n`, 400],
   ['TE identity', `POST / HTTP/1.1\r\n${H}Transfer-Encoding: identity\r\n\r\n`, 400],
   ['TE with a vertical tab', `POST / HTTP/1.1\r\n${H}Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n`, 400],
   ['space before the colon', `GET / HTTP/1.1\r\n${H}X-A : 1\r\n\r\n`, 400],
-  ['TE with space before the colon', `POST / HTTP/1.1\r\n${H}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n`, 400],
+  [
+    'TE with space before the colon',
+    `POST / HTTP/1.1\r\n${H}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n`,
+    400,
+  ],
   ['obs-fold', `GET / HTTP/1.1\r\n${H}X-A: 1\r\n 2\r\n\r\n`, 400],
   ['a space before the first header', `GET / HTTP/1.1\r\n ${H}\r\n`, 400],
   ['bare LF', `GET / HTTP/1.1\nHost: shop.apps.localhost\n\n`, 400],
@@ -104,7 +141,9 @@ describe('refusals, byte by byte', () => {
     expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
     expect(answer.match(/^HTTP\/1\.1 /gm)).toHaveLength(1);
     expect(answer).toMatch(/connection: close/i);
-    const body = JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4)) as { error: { code: string; message: string } };
+    const body = JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4)) as {
+      error: { code: string; message: string };
+    };
     expect(body.error.code).toMatch(/^[a-z_]+$/);
     expect(body.error.message.length).toBeGreaterThan(10);
     expect(answer).not.toMatch(/node|undici|HPE_|at .*\.js|\/work\//i);
@@ -113,15 +152,35 @@ describe('refusals, byte by byte', () => {
   });
 
   it.each([
-    ['absolute form that agrees', `GET http://shop.apps.localhost/a?b HTTP/1.1\r\n${H}Connection: close\r\n\r\n`, 'app /a?b'],
-    ['absolute form without path', `GET http://SHOP.apps.localhost?b HTTP/1.1\r\n${H}Connection: close\r\n\r\n`, 'app /?b'],
-    ['absolute form with the port of Host', 'GET http://shop.apps.localhost:8080/ HTTP/1.1\r\nHost: shop.apps.localhost:8080\r\nConnection: close\r\n\r\n', 'app /'],
-    ['Host in capitals with dot and port', 'GET /x HTTP/1.1\r\nHost: SHOP.Apps.Localhost.:8080\r\nConnection: close\r\n\r\n', 'app /x'],
+    [
+      'absolute form that agrees',
+      `GET http://shop.apps.localhost/a?b HTTP/1.1\r\n${H}Connection: close\r\n\r\n`,
+      'app /a?b',
+    ],
+    [
+      'absolute form without path',
+      `GET http://SHOP.apps.localhost?b HTTP/1.1\r\n${H}Connection: close\r\n\r\n`,
+      'app /?b',
+    ],
+    [
+      'absolute form with the port of Host',
+      'GET http://shop.apps.localhost:8080/ HTTP/1.1\r\nHost: shop.apps.localhost:8080\r\nConnection: close\r\n\r\n',
+      'app /',
+    ],
+    [
+      'Host in capitals with dot and port',
+      'GET /x HTTP/1.1\r\nHost: SHOP.Apps.Localhost.:8080\r\nConnection: close\r\n\r\n',
+      'app /x',
+    ],
     ['HTTP/1.0 with Host', `GET /x HTTP/1.0\r\n${H}\r\n`, 'app /x'],
     ['100 headers', `GET /x HTTP/1.1\r\n${H}${many(98)}Connection: close\r\n\r\n`, 'app /x'],
     ['a request line with two spaces', `GET  /x HTTP/1.1\r\n${H}Connection: close\r\n\r\n`, 'app /x'],
     ['an empty line before', `\r\nGET /x HTTP/1.1\r\n${H}Connection: close\r\n\r\n`, 'app /x'],
-    ['chunked in capitals', `POST /x HTTP/1.1\r\n${H}Transfer-Encoding: CHUNKED\r\nConnection: close\r\n\r\n1\r\na\r\n0\r\n\r\n`, 'app /x'],
+    [
+      'chunked in capitals',
+      `POST /x HTTP/1.1\r\n${H}Transfer-Encoding: CHUNKED\r\nConnection: close\r\n\r\n1\r\na\r\n0\r\n\r\n`,
+      'app /x',
+    ],
   ])('%s is served', async (_name, bytes, body) => {
     const answer = await raw(run.port, bytes);
     expect(answer).toMatch(/^HTTP\/1\.1 200 /);
@@ -130,7 +189,10 @@ describe('refusals, byte by byte', () => {
 
   it('answers pipelined requests in order, each once', async () => {
     const one = (n: number): string => `GET /${n} HTTP/1.1\r\n${H}\r\n`;
-    const answer = await raw(run.port, one(1) + one(2) + one(3) + `GET /4 HTTP/1.1\r\n${H}Connection: close\r\n\r\n`);
+    const answer = await raw(
+      run.port,
+      one(1) + one(2) + one(3) + `GET /4 HTTP/1.1\r\n${H}Connection: close\r\n\r\n`,
+    );
     expect(answer.match(/app \/\d/g)).toEqual(['app /1', 'app /2', 'app /3', 'app /4']);
   });
 
@@ -140,28 +202,48 @@ describe('refusals, byte by byte', () => {
     ['a chunk longer than its size', '1\r\nabc\r\n0\r\n\r\n'],
     ['chunk extensions of 20 KB', `3;${'x'.repeat(20_000)}\r\nabc\r\n0\r\n\r\n`],
   ])('%s never gives a second answer', async (_name, chunks) => {
-    const answer = await raw(run.port, `POST / HTTP/1.1\r\n${H}Transfer-Encoding: chunked\r\n\r\n${chunks}GET /smuggled HTTP/1.1\r\n${H}\r\n`);
+    const answer = await raw(
+      run.port,
+      `POST / HTTP/1.1\r\n${H}Transfer-Encoding: chunked\r\n\r\n${chunks}GET /smuggled HTTP/1.1\r\n${H}\r\n`,
+    );
     expect(answer).toMatch(/^HTTP\/1\.1 (400|413) /);
     expect(answer.match(/HTTP\/1\.1 \d/g)).toHaveLength(1);
     expect(answer).not.toContain('/smuggled');
   });
 
   it('an unknown name is a neutral 404, whatever it is', async () => {
-    for (const host of ['nobody.apps.localhost', 'apps.localhost', 'localhost', '127.0.0.1', '[::1]', 'a.shop.apps.localhost', 'example.org']) {
+    for (const host of [
+      'nobody.apps.localhost',
+      'apps.localhost',
+      'localhost',
+      '127.0.0.1',
+      '[::1]',
+      'a.shop.apps.localhost',
+      'example.org',
+    ]) {
       const answer = await ask(run.port, '/', { host });
-      expect([host, answer.status, (JSON.parse(answer.text) as { error: { code: string } }).error.code]).toEqual([host, 404, 'unknown_host']);
+      expect([
+        host,
+        answer.status,
+        (JSON.parse(answer.text) as { error: { code: string } }).error.code,
+      ]).toEqual([host, 404, 'unknown_host']);
       expect(answer.text).not.toContain(host);
     }
   });
 
   it('pages for browsers, JSON for others', async () => {
-    const page = await ask(run.port, '/', { host: 'nobody.org', headers: { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' } });
+    const page = await ask(run.port, '/', {
+      host: 'nobody.org',
+      headers: { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' },
+    });
     expect(page.headers['content-type']).toBe('text/html; charset=utf-8');
     expect(page.text).toContain('<h1>404 Not Found</h1>');
     for (const accept of ['application/json', '*/*', 'text/html;q=0.5, application/json']) {
       const answer = await ask(run.port, '/', { host: 'nobody.org', headers: { accept } });
       expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');
-      expect((JSON.parse(answer.text) as { error: { request_id: string } }).error.request_id).toBe(answer.headers['x-request-id']);
+      expect((JSON.parse(answer.text) as { error: { request_id: string } }).error.request_id).toBe(
+        answer.headers['x-request-id'],
+      );
     }
   });
 
@@ -187,7 +269,10 @@ describe('refusals, byte by byte', () => {
           (bytes) =>
             new Promise<void>((resolve) => {
               const socket = connect(run.port, '127.0.0.1', () => socket.end(bytes));
-              socket.on('error', () => undefined).on('close', () => resolve()).resume();
+              socket
+                .on('error', () => undefined)
+                .on('close', () => resolve())
+                .resume();
               setTimeout(() => socket.destroy(), 150).unref();
             }),
         ),
@@ -209,8 +294,23 @@ describe('host names', () => {
     ['my_app.local', 'my_app.local', null],
   ])('%s', (value, host, port) => expect(parseHost(value)).toEqual({ host, port }));
 
-  it.each(['', '.', ':80', 'a:', 'a:0', 'a:x', '[::1', 'a..b', '-a', 'a-', 'a b', 'a\tb', 'a%00', '[x]', 'a/b', 'a?b', 'a\\b'])(
-    '%j is none',
-    (value) => expect(parseHost(value)).toBeNull(),
-  );
+  it.each([
+    '',
+    '.',
+    ':80',
+    'a:',
+    'a:0',
+    'a:x',
+    '[::1',
+    'a..b',
+    '-a',
+    'a-',
+    'a b',
+    'a\tb',
+    'a%00',
+    '[x]',
+    'a/b',
+    'a?b',
+    'a\\b',
+  ])('%j is none', (value) => expect(parseHost(value)).toBeNull());
 });

@@ -21,11 +21,15 @@ export interface EdgeMetrics {
 export function createMetrics(registry: Registry): EdgeMetrics {
   const registers = [registry];
   const counter = (name: string, help: string, labelNames: string[] = []): Counter =>
-    (registry.getSingleMetric(name) as Counter | undefined) ?? new Counter({ name, help, labelNames, registers });
+    (registry.getSingleMetric(name) as Counter | undefined) ??
+    new Counter({ name, help, labelNames, registers });
   const gauge = (name: string, help: string): Gauge =>
     (registry.getSingleMetric(name) as Gauge | undefined) ?? new Gauge({ name, help, registers });
 
-  const requests = counter('nebo_edge_requests_total', 'Answers by who made them and status', ['kind', 'status']);
+  const requests = counter('nebo_edge_requests_total', 'Answers by who made them and status', [
+    'kind',
+    'status',
+  ]);
   const seconds =
     (registry.getSingleMetric('nebo_edge_request_seconds') as Histogram | undefined) ??
     new Histogram({
@@ -35,10 +39,14 @@ export function createMetrics(registry: Registry): EdgeMetrics {
       buckets: [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
       registers,
     });
-  const upstream = counter('nebo_edge_upstream_failures_total', 'Attempts at a replica that failed', ['reason']);
+  const upstream = counter('nebo_edge_upstream_failures_total', 'Attempts at a replica that failed', [
+    'reason',
+  ]);
   const retries = counter('nebo_edge_upstream_retries_total', 'Requests given to a second replica');
   const handshakes = counter('nebo_edge_tls_failures_total', 'TLS handshakes that failed');
-  const parser = counter('nebo_edge_parser_refusals_total', 'Requests refused by the HTTP parser', ['status']);
+  const parser = counter('nebo_edge_parser_refusals_total', 'Requests refused by the HTTP parser', [
+    'status',
+  ]);
   const hosts = gauge('nebo_edge_routes', 'Host names served');
   const waiting = gauge('nebo_edge_routes_pending', 'Host names that wait for their artifact');
   const fetches = counter('nebo_edge_route_fetches_total', 'Fetches of routes', ['result']);

@@ -20,16 +20,26 @@ export function classify(error: unknown): UpstreamFailure {
     case 'ENETUNREACH':
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
-      return failure(502, 'app_unreachable', 'The app does not accept connections.', 'refused', { notSent: true });
+      return failure(502, 'app_unreachable', 'The app does not accept connections.', 'refused', {
+        notSent: true,
+      });
     case 'UND_ERR_CONNECT_TIMEOUT':
     case 'ETIMEDOUT':
-      return failure(504, 'app_timeout', 'The app did not accept the connection in time.', 'connect_timeout', { notSent: true });
+      return failure(
+        504,
+        'app_timeout',
+        'The app did not accept the connection in time.',
+        'connect_timeout',
+        { notSent: true },
+      );
     case 'UND_ERR_HEADERS_TIMEOUT':
       return failure(504, 'app_timeout', 'The app did not answer in time.', 'timeout', {});
     case 'ECONNRESET':
     case 'EPIPE':
     case 'UND_ERR_SOCKET':
-      return failure(502, 'app_hung_up', 'The app closed the connection without an answer.', 'reset', { hungUp: true });
+      return failure(502, 'app_hung_up', 'The app closed the connection without an answer.', 'reset', {
+        hungUp: true,
+      });
     default:
       return failure(502, 'bad_app_answer', 'The answer of the app could not be understood.', 'protocol', {});
   }

@@ -1,46 +1,27 @@
 import { createHash, randomBytes } from 'node:crypto';
-import http, { type IncomingMessage } from 'node:http';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
-import { type Duplex } from 'node:stream';
+import http from 'node:http';
 import { Registry } from 'prom-client';
-import { Agent, WebSocket } from 'undici';
 import { type AccessEntry } from '../index.js';
-import { artifact, ask, backend, Cleanup, ControlPlane, open, pause, raw, replicas, type Running, startEdge, staticTarget, until } from '../../test/kit.js';
+import {
+  ask,
+  backend,
+  Cleanup,
+  freePort,
+  open,
+  pause,
+  raw,
+  replicas,
+  serving as servingOn,
+  tcp as tcpOn,
+  until,
+} from '../../test/kit.js';
 
 const host = 'shop.apps.localhost';
 const cleanup = new Cleanup();
 afterEach(() => cleanup.run());
-
-async function serving(target: ReturnType<typeof replicas>, more: Parameters<typeof startEdge>[2] = {}): Promise<Running & { plane: ControlPlane }> {
-  const plane = new ControlPlane();
-  plane.route(host, target);
-  const run = await startEdge(cleanup, plane, more);
-  await until(() => run.edge.status().ready);
-  return { ...run, plane };
-}
-
-/** A TCP server that does with each connection what it is told. */
-async function tcp(onConnection: (socket: Socket) => void): Promise<number> {
-  const sockets = new Set<Socket>();
-  const server = createServer((socket) => {
-    sockets.add(socket.on('error', () => undefined));
-    onConnection(socket);
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  cleanup.add(() => {
-    sockets.forEach((socket) => socket.destroy());
-    server.close();
-  });
-  return (server.address() as AddressInfo).port;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
+const serving = (...rest: Parameters<typeof servingOn> extends [unknown, ...infer R] ? R : never) =>
+  servingOn(cleanup, ...rest);
+const tcp = (onConnection: Parameters<typeof tcpOn>[1]) => tcpOn(cleanup, onConnection);
 
 describe('proxy: messages', () => {
   it('passes method, path, query, status, headers and bodies through unchanged', async () => {
@@ -48,16 +29,34 @@ describe('proxy: messages', () => {
       const hash = createHash('sha256');
       req.on('data', (chunk: Buffer) => hash.update(chunk));
       req.on('end', () => {
-        res.writeHead(418, 'Short and stout', ['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2', 'X-Case', 'Kept', 'X-Nebo-Inner', 'no', 'Connection', 'X-Hop', 'X-Hop', '1']);
+        res.writeHead(418, 'Short and stout', [
+          'Set-Cookie',
+          'a=1',
+          'Set-Cookie',
+          'b=2',
+          'X-Case',
+          'Kept',
+          'X-Nebo-Inner',
+          'no',
+          'Connection',
+          'X-Hop',
+          'X-Hop',
+          '1',
+        ]);
         res.end(`${req.method} ${req.url} ${hash.digest('hex')}`);
       });
     });
     const { port } = await serving(replicas(app.port));
     const body = randomBytes(3_000_000);
-    for (const headers of [{ 'content-length': String(body.length) }, { 'transfer-encoding': 'chunked' }] as Record<string, string>[]) {
+    for (const headers of [
+      { 'content-length': String(body.length) },
+      { 'transfer-encoding': 'chunked' },
+    ] as Record<string, string>[]) {
       const answer = await ask(port, '/a/../b%2Fc?x=%20&y', { method: 'PATCH', body, headers });
       expect(answer.status).toBe(418);
-      expect(answer.text).toBe(`PATCH /a/../b%2Fc?x=%20&y ${createHash('sha256').update(body).digest('hex')}`);
+      expect(answer.text).toBe(
+        `PATCH /a/../b%2Fc?x=%20&y ${createHash('sha256').update(body).digest('hex')}`,
+      );
       expect(answer.headers['set-cookie']).toEqual(['a=1', 'b=2']);
       expect(answer.headers['x-case']).toBe('Kept');
       expect([answer.headers['x-nebo-inner'], answer.headers['x-hop']]).toEqual([undefined, undefined]);
@@ -72,10 +71,28 @@ describe('proxy: messages', () => {
     });
     const { port } = await serving(replicas(app.port));
     const forged = [
-      'X-Forwarded-For: 1.2.3.4', 'X-Forwarded-Proto: https', 'X-Forwarded-Host: evil', 'X-Forwarded-Port: 1', 'x_forwarded_for: 6.6.6.6',
-      'Forwarded: for=1.2.3.4', 'X-Real-IP: 1.2.3.4', 'X-Nebo-Account: root', 'x-nebo-signature: x', 'X-Request-Id: bad id',
-      'Connection: keep-alive, X-Secret-Hop, Host, Authorization', 'X-Secret-Hop: 1', 'Keep-Alive: timeout=1', 'TE: trailers', 'Trailer: X', 'Upgrade: h2c',
-      'Proxy-Authorization: x', 'Authorization: Bearer t', 'Cookie: a=1', 'Cookie: b=2', 'X-Twice: 1', 'X-Twice: 2',
+      'X-Forwarded-For: 1.2.3.4',
+      'X-Forwarded-Proto: https',
+      'X-Forwarded-Host: evil',
+      'X-Forwarded-Port: 1',
+      'x_forwarded_for: 6.6.6.6',
+      'Forwarded: for=1.2.3.4',
+      'X-Real-IP: 1.2.3.4',
+      'X-Nebo-Account: root',
+      'x-nebo-signature: x',
+      'X-Request-Id: bad id',
+      'Connection: keep-alive, X-Secret-Hop, Host, Authorization',
+      'X-Secret-Hop: 1',
+      'Keep-Alive: timeout=1',
+      'TE: trailers',
+      'Trailer: X',
+      'Upgrade: h2c',
+      'Proxy-Authorization: x',
+      'Authorization: Bearer t',
+      'Cookie: a=1',
+      'Cookie: b=2',
+      'X-Twice: 1',
+      'X-Twice: 2',
     ];
     await raw(port, `GET / HTTP/1.1\r\nHost: Shop.apps.localhost:1234\r\n${forged.join('\r\n')}\r\n\r\n`);
     const pairs = seen.flatMap((name, i) => (i % 2 ? [] : [[name.toLowerCase(), seen[i + 1]!] as const]));
@@ -88,7 +105,20 @@ describe('proxy: messages', () => {
     expect(all('authorization')).toEqual(['Bearer t']);
     expect(all('cookie').join('; ')).toBe('a=1; b=2');
     expect(all('x-twice').join(', ')).toBe('1, 2');
-    for (const name of ['x-forwarded-port', 'x_forwarded_for', 'forwarded', 'x-real-ip', 'x-nebo-account', 'x-nebo-signature', 'x-secret-hop', 'keep-alive', 'te', 'trailer', 'upgrade', 'proxy-authorization']) {
+    for (const name of [
+      'x-forwarded-port',
+      'x_forwarded_for',
+      'forwarded',
+      'x-real-ip',
+      'x-nebo-account',
+      'x-nebo-signature',
+      'x-secret-hop',
+      'keep-alive',
+      'te',
+      'trailer',
+      'upgrade',
+      'proxy-authorization',
+    ]) {
       expect([name, all(name)]).toEqual([name, []]);
     }
   });
@@ -113,7 +143,14 @@ describe('proxy: messages', () => {
     });
     const { port } = await serving(replicas(app.port));
     const status = await new Promise<number>((resolve, reject) => {
-      const request = http.request({ host: '127.0.0.1', port, method: 'POST', path: '/', headers: { host, 'transfer-encoding': 'chunked' }, agent: false });
+      const request = http.request({
+        host: '127.0.0.1',
+        port,
+        method: 'POST',
+        path: '/',
+        headers: { host, 'transfer-encoding': 'chunked' },
+        agent: false,
+      });
       request.on('response', (answer) => resolve(answer.statusCode!)).on('error', reject);
       request.write('x'.repeat(10_000));
     });
@@ -133,7 +170,9 @@ describe('proxy: streams', () => {
     const answer = await open(port, '/events');
     expect(answer.headers['content-type']).toBe('text/event-stream');
     for (let i = 0; i < 5; i++) {
-      const arrived = new Promise<string>((resolve) => answer.once('data', (chunk: Buffer) => resolve(chunk.toString())));
+      const arrived = new Promise<string>((resolve) =>
+        answer.once('data', (chunk: Buffer) => resolve(chunk.toString())),
+      );
       send(`data: ${i}\n\n`);
       expect(await arrived).toBe(`data: ${i}\n\n`);
     }
@@ -162,12 +201,25 @@ describe('proxy: streams', () => {
     const { port } = await serving(replicas(app.port));
     (await open(port, '/stream')).destroy();
     await until(() => closed === 1);
-    const silent = http.request({ host: '127.0.0.1', port, path: '/silent', headers: { host }, agent: false });
+    const silent = http.request({
+      host: '127.0.0.1',
+      port,
+      path: '/silent',
+      headers: { host },
+      agent: false,
+    });
     silent.on('error', () => undefined).end();
     await until(() => arrived === 2);
     silent.destroy();
     await until(() => closed === 2);
-    const upload = http.request({ host: '127.0.0.1', port, path: '/upload', method: 'POST', headers: { host }, agent: false });
+    const upload = http.request({
+      host: '127.0.0.1',
+      port,
+      path: '/upload',
+      method: 'POST',
+      headers: { host },
+      agent: false,
+    });
     upload.on('error', () => undefined).write('part');
     await until(() => arrived === 3);
     upload.destroy();
@@ -201,7 +253,14 @@ describe('proxy: streams', () => {
   it('a slow app slows the upload down', async () => {
     const app = await backend(cleanup, (req) => void req.pause());
     const { port } = await serving(replicas(app.port));
-    const request = http.request({ host: '127.0.0.1', port, path: '/', method: 'POST', headers: { host }, agent: false });
+    const request = http.request({
+      host: '127.0.0.1',
+      port,
+      path: '/',
+      method: 'POST',
+      headers: { host },
+      agent: false,
+    });
     request.on('error', () => undefined);
     let sent = 0;
     const chunk = Buffer.alloc(65_536);
@@ -219,12 +278,19 @@ describe('proxy: streams', () => {
 
   it('an app that dies in the midst of an answer gives a cut connection, not a whole one', async () => {
     const port = await tcp((socket) => {
-      socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n', () => setTimeout(() => socket.destroy(), 30)));
+      socket.once('data', () =>
+        socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n', () =>
+          setTimeout(() => socket.destroy(), 30),
+        ),
+      );
     });
     const run = await serving(replicas(port));
     const answer = await open(run.port, '/');
     const outcome = await new Promise<string>((resolve) => {
-      answer.on('data', () => undefined).on('end', () => resolve(answer.complete ? 'complete' : 'cut')).on('error', () => resolve('cut'));
+      answer
+        .on('data', () => undefined)
+        .on('end', () => resolve(answer.complete ? 'complete' : 'cut'))
+        .on('error', () => resolve('cut'));
     });
     expect(outcome).toBe('cut');
   });
@@ -236,7 +302,11 @@ describe('proxy: failures', () => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     cleanup.add(() => agent.destroy());
     for (const method of ['GET', 'POST']) {
-      const answer = await ask(port, '/', { method, body: method === 'POST' ? 'x'.repeat(200_000) : undefined, agent });
+      const answer = await ask(port, '/', {
+        method,
+        body: method === 'POST' ? 'x'.repeat(200_000) : undefined,
+        agent,
+      });
       expect([answer.status, answer.text]).toEqual([502, expect.stringContaining('app_unreachable')]);
       expect(answer.text).not.toMatch(/127\.0\.0\.1|ECONN/);
     }
@@ -250,8 +320,11 @@ describe('proxy: failures', () => {
     });
     const dead = await freePort();
     const access: AccessEntry[] = [];
-    const { port, plane, edge } = await serving(replicas(dead, app.port), { onAccess: (entry) => access.push(entry) });
-    for (const method of ['GET', 'HEAD', 'DELETE', 'OPTIONS', 'GET', 'GET']) expect((await ask(port, '/', { method })).status).toBe(200);
+    const { port, plane, edge } = await serving(replicas(dead, app.port), {
+      onAccess: (entry) => access.push(entry),
+    });
+    for (const method of ['GET', 'HEAD', 'DELETE', 'OPTIONS', 'GET', 'GET'])
+      expect((await ask(port, '/', { method })).status).toBe(200);
     await until(() => access.length === 6);
     expect(access[0]).toMatchObject({ retries: 1, replica_id: 'r1', status: 200 });
     // Rests for two seconds, so the others did not even try it.
@@ -280,11 +353,19 @@ describe('proxy: failures', () => {
   it.each([
     ['noise', 'SSH-2.0-OpenSSH\r\n'],
     ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab'],
-    ['length and chunks', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
-    ['an upgrade nobody asked for', 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n'],
+    [
+      'length and chunks',
+      'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    ],
+    [
+      'an upgrade nobody asked for',
+      'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n',
+    ],
     ['headers of 100 KB', `HTTP/1.1 200 OK\r\nX: ${'a'.repeat(100_000)}\r\n\r\n`],
   ])('an app that answers with %s: 502', async (_name, bytes) => {
-    const port = await tcp((socket) => void socket.once('data', () => socket.end(Buffer.from(bytes, 'latin1'))));
+    const port = await tcp(
+      (socket) => void socket.once('data', () => socket.end(Buffer.from(bytes, 'latin1'))),
+    );
     const run = await serving(replicas(port));
     const answer = await ask(run.port, '/', { headers: { accept: 'text/html' } });
     expect([answer.status, answer.headers['content-type']]).toEqual([502, 'text/html; charset=utf-8']);
@@ -298,112 +379,6 @@ describe('proxy: failures', () => {
   });
 });
 
-/** The server's side of RFC 6455, as far as an echo of short texts needs it. */
-function echo(req: IncomingMessage, socket: Duplex): void {
-  const accept = createHash('sha1').update(`${req.headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64');
-  socket.on('error', () => undefined);
-  socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`);
-  let held = Buffer.alloc(0);
-  socket.on('data', (chunk: Buffer) => {
-    held = Buffer.concat([held, chunk]);
-    while (held.length >= 6 && held.length >= 6 + (held[1]! & 0x7f)) {
-      const length = held[1]! & 0x7f;
-      const mask = held.subarray(2, 6);
-      const text = Buffer.from(held.subarray(6, 6 + length).map((byte, i) => byte ^ mask[i % 4]!));
-      socket.write(Buffer.concat([Buffer.from([held[0]!, length]), text]));
-      if ((held[0]! & 0x0f) === 8) socket.end();
-      held = held.subarray(6 + length);
-    }
-  });
-}
-
-describe('proxy: WebSockets', () => {
-  const dial = (port: number): WebSocket => {
-    const dispatcher = new Agent({ connect: { lookup: (_name, _options, done) => done(null, [{ address: '127.0.0.1', family: 4 }]) } });
-    cleanup.add(() => dispatcher.destroy());
-    return new WebSocket(`ws://${host}:${port}/chat?room=1`, { dispatcher });
-  };
-
-  it('a real client talks through the edge, and both ends see the close', async () => {
-    let request: IncomingMessage | undefined;
-    let closed = false;
-    const app = await backend(cleanup, (_req, res) => res.end());
-    app.server.on('upgrade', (req, socket) => {
-      request = req;
-      socket.on('close', () => (closed = true));
-      echo(req, socket);
-    });
-    const access: AccessEntry[] = [];
-    const { port } = await serving(replicas(app.port), { onAccess: (entry) => access.push(entry) });
-    const socket = dial(port);
-    await new Promise((resolve, reject) => (socket.addEventListener('open', resolve), socket.addEventListener('error', reject)));
-    for (const text of ['one', 'два', 'three'.repeat(20)]) {
-      const reply = new Promise((resolve) => socket.addEventListener('message', ({ data }) => resolve(data), { once: true }));
-      socket.send(text);
-      expect(await reply).toBe(text);
-    }
-    expect(request?.url).toBe('/chat?room=1');
-    expect(request?.headers['x-forwarded-for']).toBe('127.0.0.1');
-    expect(request?.headers.host).toBe(`${host}:${port}`);
-    const ended = new Promise((resolve) => socket.addEventListener('close', resolve));
-    socket.close();
-    await ended;
-    await until(() => closed && access.length === 1);
-    expect(access[0]).toMatchObject({ status: 101, kind: 'replicas', path: '/chat' });
-  });
-
-  const handshake = (more = ''): string =>
-    `GET / HTTP/1.1\r\nHost: ${host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\n${more}\r\n`;
-
-  it('a refusal of the app is passed on; failures have pages; static sites answer plainly', async () => {
-    const app = await backend(cleanup, (_req, res) => res.writeHead(401, { 'x-why': 'token' }).end('who are you'));
-    const { port, plane, edge } = await serving(replicas(app.port));
-    const refused = await raw(port, handshake());
-    expect(refused).toMatch(/^HTTP\/1\.1 401 /);
-    expect(refused).toContain('who are you');
-    plane.route(host, replicas(await freePort()));
-    await edge.refresh();
-    expect(await raw(port, handshake())).toMatch(/^HTTP\/1\.1 502 [\s\S]*app_unreachable/);
-    plane.route(host, { kind: 'none', reason: 'off' });
-    await edge.refresh();
-    expect(await raw(port, handshake())).toMatch(/^HTTP\/1\.1 503 /);
-    const site = await artifact({ 'index.html': 'home' });
-    plane.keep(site);
-    plane.route(host, staticTarget(site));
-    await until(async () => (await ask(port, '/')).text === 'home');
-    expect(await raw(port, handshake())).toMatch(/^HTTP\/1\.1 200 [\s\S]*home$/);
-    expect(await raw(port, handshake(`Host: ${host}\r\n`))).toMatch(/^HTTP\/1\.1 400 /);
-    expect(await raw(port, handshake().replace(host, 'nobody.org'))).toMatch(/^HTTP\/1\.1 404 /);
-  });
-
-  it('bytes sent along with the handshake arrive, and a dead replica is passed over', async () => {
-    let first = '';
-    const app = await backend(cleanup, (_req, res) => res.end());
-    app.server.on('upgrade', (_req, socket, head) => {
-      first += head.toString();
-      socket.on('error', () => undefined);
-      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nHELLO');
-      socket.on('data', (chunk: Buffer) => (first += chunk.toString()));
-    });
-    const { port } = await serving(replicas(await freePort(), app.port));
-    const answer = await raw(port, `${handshake()}EARLY`);
-    expect(answer).toMatch(/^HTTP\/1\.1 101 [\s\S]*HELLO$/);
-    expect(first).toBe('EARLY');
-  });
-
-  it('an open WebSocket does not hold up the stop for longer than the grace', async () => {
-    const app = await backend(cleanup, (_req, res) => res.end());
-    app.server.on('upgrade', echo);
-    const { port, edge } = await serving(replicas(app.port));
-    const socket = connect(port, '127.0.0.1');
-    socket.on('error', () => undefined).write(handshake());
-    await new Promise((resolve) => socket.once('data', resolve));
-    const began = performance.now();
-    await edge.stop();
-    expect(performance.now() - began).toBeLessThan(2_000);
-  });
-});
-
 describe('observation and stop', () => {
   it('access entries and metrics', async () => {
     const registry = new Registry();
@@ -413,7 +388,21 @@ describe('observation and stop', () => {
     await ask(port, '/a?token=secret', { headers: { 'x-request-id': 'client-id-1', 'user-agent': 'test' } });
     await ask(port, '/', { host: 'nobody.org' });
     await until(() => access.length === 2);
-    expect(access[0]).toMatchObject({ host, path: '/a', method: 'GET', status: 200, kind: 'replicas', request_id: 'client-id-1', user_agent: 'test', app_id: `app-${host}`, account_id: 'acc', replica_id: 'r0', aborted: false, secure: false, remote: '127.0.0.1' });
+    expect(access[0]).toMatchObject({
+      host,
+      path: '/a',
+      method: 'GET',
+      status: 200,
+      kind: 'replicas',
+      request_id: 'client-id-1',
+      user_agent: 'test',
+      app_id: `app-${host}`,
+      account_id: 'acc',
+      replica_id: 'r0',
+      aborted: false,
+      secure: false,
+      remote: '127.0.0.1',
+    });
     expect(access[0]!.bytes).toBeGreaterThan(5);
     expect(access[1]).toMatchObject({ host: 'nobody.org', status: 404, kind: 'edge', app_id: null });
     expect(JSON.stringify(access)).not.toContain('secret');
@@ -444,7 +433,12 @@ describe('observation and stop', () => {
     const { port, edge } = await serving(replicas(app.port));
     const slow = ask(port, '/slow');
     const endless = await open(port, '/stream');
-    const cut = new Promise((resolve) => endless.on('error', () => resolve(true)).on('close', () => resolve(true)).resume());
+    const cut = new Promise((resolve) =>
+      endless
+        .on('error', () => resolve(true))
+        .on('close', () => resolve(true))
+        .resume(),
+    );
     await pause(50);
     const began = performance.now();
     const stopped = edge.stop();

@@ -88,14 +88,21 @@ export class Proxy {
       if (failure.notSent) this.balancer.refused(replica);
       const another = route.replicas.length > tried.length;
       // A hang-up says less than a refusal (the request may have been carried out), so only reads are repeated after one.
-      const again = repeatable && ((failure.notSent && another) || (failure.hungUp && SAFE.has(req.method ?? '')));
+      const again =
+        repeatable && ((failure.notSent && another) || (failure.hungUp && SAFE.has(req.method ?? '')));
       if (again && tried.length === 1) {
         trace.retries++;
         this.metrics.retried();
         continue;
       }
       const { status, code, message } = failure;
-      sendError(req, res, { status, code, message, requestId: request.requestId, close: request.hasBody && !req.complete });
+      sendError(req, res, {
+        status,
+        code,
+        message,
+        requestId: request.requestId,
+        close: request.hasBody && !req.complete,
+      });
       return;
     }
   }

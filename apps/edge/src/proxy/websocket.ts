@@ -9,7 +9,11 @@ import { type ProxyRequest, type ProxyTrace } from './proxy.js';
 
 /** Whether a request asks for a WebSocket (RFC 6455 section 4.1). Other upgrades are answered as plain requests. */
 export function wantsWebSocket(req: IncomingMessage): boolean {
-  return req.method === 'GET' && req.httpVersion === '1.1' && req.headers.upgrade?.trim().toLowerCase() === 'websocket';
+  return (
+    req.method === 'GET' &&
+    req.httpVersion === '1.1' &&
+    req.headers.upgrade?.trim().toLowerCase() === 'websocket'
+  );
 }
 
 /** An answer object over a socket that the server has already given away. */
@@ -100,12 +104,19 @@ function attempt(
     });
     const fail = (code: string): void => void upstream?.destroy(Object.assign(new Error(code), { code }));
     const connecting = setTimeout(() => fail('UND_ERR_CONNECT_TIMEOUT'), options.connectTimeoutMs);
-    timers.push(connecting, setTimeout(() => fail('UND_ERR_HEADERS_TIMEOUT'), options.answerTimeoutMs));
+    timers.push(
+      connecting,
+      setTimeout(() => fail('UND_ERR_HEADERS_TIMEOUT'), options.answerTimeoutMs),
+    );
     upstream.once('socket', (socket) => socket.once('connect', () => clearTimeout(connecting)));
     upstream.once('error', (error) => finish({ kind: 'failed', failure: classify(error) }));
     upstream.once('response', (answer) => {
       const res = responseOn(req, client);
-      res.writeHead(answer.statusCode ?? 502, answer.statusMessage, responseHeaders(answer.rawHeaders) as never);
+      res.writeHead(
+        answer.statusCode ?? 502,
+        answer.statusMessage,
+        responseHeaders(answer.rawHeaders) as never,
+      );
       pipeline(answer, res, () => undefined);
       finish({ kind: 'answered', status: answer.statusCode ?? 502 });
     });

@@ -23,7 +23,8 @@ export class RouteFile {
     try {
       text = await readFile(this.path, 'utf8');
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') this.logger.error({ err: error }, 'the stored routes cannot be read');
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+        this.logger.error({ err: error }, 'the stored routes cannot be read');
       return null;
     }
     try {

@@ -28,6 +28,8 @@ export class RouteTable {
   private waiting = new Set<string>();
   private version: string | null = null;
   private published: Snapshot | null = null;
+  /** Made anew after each change, when it is asked for. */
+  private needed: Set<string> | null = null;
 
   /** @param siteFor the opened files of an artifact, or undefined while it is not on disk */
   constructor(private readonly siteFor: (sha256: string) => Site | undefined) {}
@@ -101,19 +103,15 @@ export class RouteTable {
     return list;
   }
 
-  /** Wanted routes that are live. */
-  confirmed(): Route[] {
-    return [...this.wanted.values()].filter((route) => !this.waiting.has(route.host));
-  }
-
-  /** Artifacts that a wanted or a live route needs. */
-  referenced(): Set<string> {
-    const hashes = new Set<string>();
-    for (const route of this.wanted.values()) {
-      if (route.target.kind === 'static') hashes.add(route.target.artifact_sha256);
+  /** Whether a wanted or a live route needs an artifact. */
+  needs(sha256: string): boolean {
+    if (!this.needed) {
+      this.needed = new Set();
+      for (const { target } of this.wanted.values())
+        if (target.kind === 'static') this.needed.add(target.artifact_sha256);
+      for (const live of this.live.values()) if (live.kind === 'static') this.needed.add(live.site.sha256);
     }
-    for (const live of this.live.values()) if (live.kind === 'static') hashes.add(live.site.sha256);
-    return hashes;
+    return this.needed.has(sha256);
   }
 
   /** The form for the disk; null before anything is known. */
@@ -173,6 +171,7 @@ export class RouteTable {
   }
 
   private publish(): void {
+    this.needed = null;
     this.published = new Snapshot(this.version, this.live);
   }
 }

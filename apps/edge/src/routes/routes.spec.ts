@@ -3,7 +3,18 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import { join } from 'node:path';
 import { type Route } from '@nebo/contracts';
-import { artifact, ask, backend, Cleanup, ControlPlane, pause, replicas, startEdge, staticTarget, until } from '../../test/kit.js';
+import {
+  artifact,
+  ask,
+  backend,
+  Cleanup,
+  ControlPlane,
+  pause,
+  replicas,
+  startEdge,
+  staticTarget,
+  until,
+} from '../../test/kit.js';
 
 const host = 'shop.apps.localhost';
 const cleanup = new Cleanup();
@@ -83,7 +94,9 @@ describe('routes: from the control plane to what is served', () => {
     await until(async () => (await ask(port, '/', { host: 'other.apps.localhost' })).status === 503);
     release();
     await until(async () => (await ask(port, '/')).text === 'two');
-    await until(() => plane.confirmed.some(({ routes }) => routes.some((route) => route.build_id === next.build_id)));
+    await until(() =>
+      plane.confirmed.some(({ routes }) => routes.some((route) => route.build_id === next.build_id)),
+    );
     expect(applied.map((route) => route.build_id)).toContain(next.build_id);
   });
 
@@ -117,7 +130,9 @@ describe('routes: from the control plane to what is served', () => {
     plane.route(host, staticTarget(two));
     await until(() => edge.status().pending[0]?.reason?.includes('artifact') ?? false);
     expect((await ask(port, '/')).text).toBe('one');
-    expect((await readdir(join(home, 'edge/artifacts'))).filter((name) => !name.startsWith('part-'))).toEqual([one.sha256]);
+    expect((await readdir(join(home, 'edge/artifacts'))).filter((name) => !name.startsWith('part-'))).toEqual(
+      [one.sha256],
+    );
     plane.keep(two);
     await until(async () => (await ask(port, '/')).text === 'two');
   });
@@ -137,7 +152,8 @@ describe('routes: from the control plane to what is served', () => {
       plane.route(host, staticTarget(bad));
       await until(() => typeof edge.status().pending[0]?.reason === 'string');
       expect((await ask(port, '/')).text).toBe('good');
-      for (const path of ['/passwd.txt', '/up.txt']) expect((await ask(port, path)).text).not.toContain('root:');
+      for (const path of ['/passwd.txt', '/up.txt'])
+        expect((await ask(port, path)).text).not.toContain('root:');
       await edge.stop();
       expect(existsSync(join(home, 'edge/escaped.txt'))).toBe(false);
       expect(await readdir(join(home, 'edge/artifacts'))).toEqual([good.sha256]);
@@ -171,9 +187,18 @@ describe('routes: faults and restarts', () => {
     plane.downloads = [];
     const second = await startEdge(cleanup, plane, { home: first.home });
     expect(second.edge.status()).toMatchObject({ ready: true, hosts: 2, pending: [], fetchedAt: null });
-    await until(async () => (await ask(second.port, '/', { headers: { 'accept-encoding': 'br' } })).headers['content-encoding'] === 'br');
+    await until(
+      async () =>
+        (await ask(second.port, '/', { headers: { 'accept-encoding': 'br' } })).headers[
+          'content-encoding'
+        ] === 'br',
+    );
     const after = await ask(second.port, '/', { headers: { 'accept-encoding': 'br' } });
-    expect([after.status, after.headers.etag, after.body.equals(before.body)]).toEqual([200, before.headers.etag, true]);
+    expect([after.status, after.headers.etag, after.body.equals(before.body)]).toEqual([
+      200,
+      before.headers.etag,
+      true,
+    ]);
     expect((await ask(second.port, '/', { host: 'app.apps.localhost' })).text).toBe('app');
     expect(plane.downloads).toEqual([]);
 
@@ -207,7 +232,10 @@ describe('routes: faults and restarts', () => {
   it.each([
     ['broken', '{"format":1,"version":"1","rou'],
     ['foreign', '[]'],
-    ['partly malformed', JSON.stringify({ format: 1, version: '1', routes: [{ host: 'BAD HOST' }], serving: [] })],
+    [
+      'partly malformed',
+      JSON.stringify({ format: 1, version: '1', routes: [{ host: 'BAD HOST' }], serving: [] }),
+    ],
   ])('a %s routes file does not stop the start', async (_name, text) => {
     const plane = new ControlPlane();
     const one = await site('one');
@@ -301,7 +329,10 @@ describe('routes: faults and restarts', () => {
     const route = plane.route(host, { kind: 'none', reason: 'x' });
     const first = await startEdge(cleanup, plane);
     await until(() => plane.confirmed.length > 0);
-    expect(plane.confirmed[0]).toMatchObject({ version: plane.current, routes: [{ build_id: route.build_id }] });
+    expect(plane.confirmed[0]).toMatchObject({
+      version: plane.current,
+      routes: [{ build_id: route.build_id }],
+    });
     await first.edge.stop();
     plane.confirmed = [];
     await startEdge(cleanup, plane, { home: first.home });
@@ -332,7 +363,8 @@ describe('routes: switching under load', () => {
   it('at least 600 requests while the route is switched back and forth: each wholly one version, none failed', async () => {
     const plane = new ControlPlane();
     // Large enough that the body is streamed and a switch can fall into the midst of it.
-    const make = (letter: string) => artifact({ 'index.html': letter.repeat(400_000), 'small.txt': letter.repeat(50) });
+    const make = (letter: string) =>
+      artifact({ 'index.html': letter.repeat(400_000), 'small.txt': letter.repeat(50) });
     const sites = [await make('a'), await make('b')];
     plane.keep(...sites);
     const app = await backend(cleanup, (_req, res) => {

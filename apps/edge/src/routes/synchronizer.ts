@@ -146,8 +146,13 @@ export class Synchronizer {
           failures++;
           this.lastError = error instanceof Error ? error.message : String(error);
           this.metrics.fetched(false);
-          this.logger.warn({ err: error, failures }, 'the routes could not be fetched; the last known ones are served');
-          pause = Math.min(this.times.maxBackoffMs, 250 * 2 ** Math.min(failures - 1, 10)) * (0.5 + Math.random() / 2);
+          this.logger.warn(
+            { err: error, failures },
+            'the routes could not be fetched; the last known ones are served',
+          );
+          pause =
+            Math.min(this.times.maxBackoffMs, 250 * 2 ** Math.min(failures - 1, 10)) *
+            (0.5 + Math.random() / 2);
         }
       }
       for (const done of asked) done();
@@ -160,12 +165,14 @@ export class Synchronizer {
   private async fetch(since: string | null, waitMs: number): Promise<boolean> {
     const limit = AbortSignal.timeout(waitMs + CALL_MS);
     // A call that was asked for by refresh() is not cut short by the next one: that one follows it.
-    const signals = waitMs > 0 ? [this.stopping.signal, this.interrupt.signal, limit] : [this.stopping.signal, limit];
+    const signals =
+      waitMs > 0 ? [this.stopping.signal, this.interrupt.signal, limit] : [this.stopping.signal, limit];
     const signal = AbortSignal.any(signals);
     const value: RoutesAnswer = await abortable(this.source.fetchRoutes(since, signal, waitMs), signal);
     const usable = usableAnswer(value);
     if (!usable) throw new Error('the answer of the control plane is malformed');
-    if (usable.dropped.length > 0) this.logger.error({ hosts: usable.dropped }, 'malformed routes are left out');
+    if (usable.dropped.length > 0)
+      this.logger.error({ hosts: usable.dropped }, 'malformed routes are left out');
     const { answer } = usable;
     this.metrics.fetched(true);
     this.fetchedAt = Date.now();
@@ -178,17 +185,23 @@ export class Synchronizer {
     return moved;
   }
 
-  /** After every change: what is missing is fetched, the state is stored, what went live is told. */
+  /** After every change: what is missing is fetched, the state is stored, then what went live is told. */
   private changed(applied: Route[]): void {
     this.deliveries.want(this.table.pending());
     this.measure();
-    void this.file.save(() => this.table.stored());
+    const { version } = this;
+    const stored = this.file.save(() => this.table.stored());
     this.sweep();
-    if (applied.length === 0 || this.version === null) return;
+    if (applied.length === 0 || version === null) return;
+    // Told only when it is on disk too: what the control plane calls live is served after a crash as well.
+    void stored.then(() => this.tell(version, applied));
+  }
+
+  private tell(version: string, applied: Route[]): void {
     for (const route of applied) this.unconfirmed.set(route.host, route);
     for (const listener of this.listeners) {
       try {
-        listener(this.version, applied);
+        listener(version, applied);
       } catch (error) {
         this.logger.error({ err: error }, 'a listener of applied routes failed');
       }
@@ -198,7 +211,14 @@ export class Synchronizer {
 
   /** Tells the control plane what is live; what could not be told is told again a little later. */
   private confirm(): void {
-    if (!this.source.confirm || this.confirming || this.stopping.signal.aborted || this.unconfirmed.size === 0 || this.version === null) return;
+    if (
+      !this.source.confirm ||
+      this.confirming ||
+      this.stopping.signal.aborted ||
+      this.unconfirmed.size === 0 ||
+      this.version === null
+    )
+      return;
     const routes = [...this.unconfirmed.values()];
     this.unconfirmed = new Map();
     const signal = AbortSignal.any([this.stopping.signal, AbortSignal.timeout(CALL_MS)]);
@@ -207,8 +227,10 @@ export class Synchronizer {
       .catch((error: unknown) => {
         failed = true;
         // Newer routes of the same hosts win over the ones that could not be told.
-        for (const route of routes) if (!this.unconfirmed.has(route.host)) this.unconfirmed.set(route.host, route);
-        if (!this.stopping.signal.aborted) this.logger.warn({ err: error }, 'live routes could not be confirmed; repeated later');
+        for (const route of routes)
+          if (!this.unconfirmed.has(route.host)) this.unconfirmed.set(route.host, route);
+        if (!this.stopping.signal.aborted)
+          this.logger.warn({ err: error }, 'live routes could not be confirmed; repeated later');
       })
       .finally(() => {
         this.confirming = null;
@@ -219,7 +241,7 @@ export class Synchronizer {
 
   private sweep(): void {
     this.sweeping ??= this.store
-      .collect(this.table.referenced())
+      .collect((sha256) => this.table.needs(sha256))
       .catch((error: unknown) => this.logger.warn({ err: error }, 'unused artifacts could not be removed'))
       .finally(() => (this.sweeping = null));
   }

@@ -32,7 +32,13 @@ function isReplica(value: unknown): boolean {
   if (!isRecord(value) || typeof value['id'] !== 'string') return false;
   const { host, port } = value;
   // The name becomes part of an origin: nothing that could end it early.
-  return typeof host === 'string' && /^[\w.:-]+$/.test(host) && Number.isInteger(port) && (port as number) > 0 && (port as number) < 65_536;
+  return (
+    typeof host === 'string' &&
+    /^[\w.:-]+$/.test(host) &&
+    Number.isInteger(port) &&
+    (port as number) > 0 &&
+    (port as number) < 65_536
+  );
 }
 
 /**
@@ -40,9 +46,12 @@ function isReplica(value: unknown): boolean {
  * @returns null when it is no answer at all; `dropped` counts routes that were left out
  */
 export function usableAnswer(value: unknown): { answer: RoutesAnswer; dropped: string[] } | null {
-  if (!isRecord(value) || typeof value['version'] !== 'string' || typeof value['full'] !== 'boolean') return null;
+  if (!isRecord(value) || typeof value['version'] !== 'string' || typeof value['full'] !== 'boolean')
+    return null;
   if (!Array.isArray(value['routes'])) return null;
-  const removed = Array.isArray(value['removed']) ? value['removed'].filter((host) => typeof host === 'string') : [];
+  const removed = Array.isArray(value['removed'])
+    ? value['removed'].filter((host) => typeof host === 'string')
+    : [];
   const routes: Route[] = [];
   const dropped: string[] = [];
   for (const route of value['routes']) {

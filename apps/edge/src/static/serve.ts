@@ -31,7 +31,14 @@ export async function serveStatic(
   const { requestId } = request;
   if (req.method !== 'GET' && req.method !== 'HEAD') {
     const message = 'This site answers GET and HEAD only.';
-    sendError(req, res, { status: 405, code: 'method_not_allowed', message, requestId, allow: 'GET, HEAD', close: request.hasBody });
+    sendError(req, res, {
+      status: 405,
+      code: 'method_not_allowed',
+      message,
+      requestId,
+      allow: 'GET, HEAD',
+      close: request.hasBody,
+    });
     return;
   }
   const mark = request.url.indexOf('?');
@@ -75,7 +82,8 @@ async function sendFile(
   const vary = [...(file.compressible ? ['Accept-Encoding'] : []), ...(found.byAccept ? ['Accept'] : [])];
   const headers: Record<string, string | number> = {
     'Content-Type': file.type,
-    'Cache-Control': found.status === 404 || found.byAccept ? cacheControl('index.html') : cacheControl(found.path),
+    'Cache-Control':
+      found.status === 404 || found.byAccept ? cacheControl('index.html') : cacheControl(found.path),
     'X-Content-Type-Options': 'nosniff',
     'X-Request-Id': requestId,
   };
@@ -85,7 +93,10 @@ async function sendFile(
   const ranged = req.method === 'GET' && found.status === 200 && req.headers.range !== undefined;
   const ifRange = req.headers['if-range'];
   // Offsets mean the file as it is, so a partial answer is never taken from a compressed form.
-  const range = ranged && (ifRange === undefined || ifRange === plainTag) ? parseRange(req.headers.range, file.size) : null;
+  const range =
+    ranged && (ifRange === undefined || ifRange === plainTag)
+      ? parseRange(req.headers.range, file.size)
+      : null;
   const accepted = req.headers['accept-encoding'];
   const encoding = (
     range && range.kind !== 'whole'
@@ -107,7 +118,12 @@ async function sendFile(
   }
   if (range?.kind === 'unsatisfiable') {
     res.setHeader('Content-Range', `bytes */${file.size}`);
-    sendError(req, res, { status: 416, code: 'range_not_satisfiable', message: 'The range lies outside of the file.', requestId });
+    sendError(req, res, {
+      status: 416,
+      code: 'range_not_satisfiable',
+      message: 'The range lies outside of the file.',
+      requestId,
+    });
     return;
   }
   const part = range?.kind === 'part' ? range : null;

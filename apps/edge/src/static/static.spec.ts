@@ -1,7 +1,18 @@
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { artifact, ask, Cleanup, ControlPlane, open, raw, type Running, startEdge, staticTarget, until } from '../../test/kit.js';
+import {
+  artifact,
+  ask,
+  Cleanup,
+  ControlPlane,
+  open,
+  raw,
+  type Running,
+  startEdge,
+  staticTarget,
+  until,
+} from '../../test/kit.js';
 import { contentType, isImmutableName } from './content.js';
 import { FileCache } from './file-cache.js';
 import { indexSite } from './index-site.js';
@@ -47,7 +58,8 @@ describe('static sites over a socket', () => {
   });
   afterAll(() => cleanup.run());
 
-  const get = (path: string, headers: Record<string, string> = {}, host = spa) => ask(run.port, path, { headers, host });
+  const get = (path: string, headers: Record<string, string> = {}, host = spa) =>
+    ask(run.port, path, { headers, host });
 
   it.each([
     ['/', 200, '<h1>home</h1>'],
@@ -81,25 +93,36 @@ describe('static sites over a socket', () => {
     expect([answer.status, answer.headers.location]).toEqual([308, location]);
   });
 
-  it.each(['/..', '/../etc/passwd', '/%2e%2e/%2e%2e/etc/passwd', '/docs/../../etc/passwd', '/%zz', '/%ff', '/a%00b'])(
-    '%s is malformed: 400',
-    async (path) => {
-      const answer = await raw(run.port, `GET ${path} HTTP/1.1\r\nHost: ${spa}\r\nConnection: close\r\n\r\n`);
-      expect(answer).toMatch(/^HTTP\/1\.1 400 /);
-      expect(answer).not.toContain('root:');
-    },
-  );
+  it.each([
+    '/..',
+    '/../etc/passwd',
+    '/%2e%2e/%2e%2e/etc/passwd',
+    '/docs/../../etc/passwd',
+    '/%zz',
+    '/%ff',
+    '/a%00b',
+  ])('%s is malformed: 400', async (path) => {
+    const answer = await raw(run.port, `GET ${path} HTTP/1.1\r\nHost: ${spa}\r\nConnection: close\r\n\r\n`);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+    expect(answer).not.toContain('root:');
+  });
 
-  it.each(['/.env', '/.git/config', '/sub/.hidden', '/%2eenv', '/..%2f..%2fetc%2fpasswd', '/%252e%252e/x.txt', '/..%5c..%5cx.txt', '/docs%2findex.html'])(
-    '%s is not there: 404, also for browsers',
-    async (path) => {
-      for (const accept of ['text/html', '*/*']) {
-        const answer = await get(path, { accept });
-        expect(answer.status).toBe(404);
-        expect(answer.text).not.toContain('SECRET');
-      }
-    },
-  );
+  it.each([
+    '/.env',
+    '/.git/config',
+    '/sub/.hidden',
+    '/%2eenv',
+    '/..%2f..%2fetc%2fpasswd',
+    '/%252e%252e/x.txt',
+    '/..%5c..%5cx.txt',
+    '/docs%2findex.html',
+  ])('%s is not there: 404, also for browsers', async (path) => {
+    for (const accept of ['text/html', '*/*']) {
+      const answer = await get(path, { accept });
+      expect(answer.status).toBe(404);
+      expect(answer.text).not.toContain('SECRET');
+    }
+  });
 
   it('falls back to index.html for pages of single-page apps only', async () => {
     const page = await get('/cart/42', { accept: 'text/html,*/*;q=0.8' });
@@ -192,12 +215,19 @@ describe('static sites over a socket', () => {
       expect(unpack(answer.body).toString()).toBe(script);
       expect(answer.body.length).toBe(Number(answer.headers['content-length']));
       expect(answer.headers.etag).toMatch(new RegExp(`-${coding}"$`));
-      const again = await get('/app.js', { 'accept-encoding': accept, 'if-none-match': answer.headers.etag! });
+      const again = await get('/app.js', {
+        'accept-encoding': accept,
+        'if-none-match': answer.headers.etag!,
+      });
       expect(again.status).toBe(304);
     }
     for (const accept of ['identity', 'br;q=0, gzip;q=0', 'zstd', '*;q=0']) {
       const plain = await get('/app.js', { 'accept-encoding': accept });
-      expect([plain.headers['content-encoding'], plain.headers.vary, plain.text]).toEqual([undefined, 'Accept-Encoding', script]);
+      expect([plain.headers['content-encoding'], plain.headers.vary, plain.text]).toEqual([
+        undefined,
+        'Accept-Encoding',
+        script,
+      ]);
     }
     const part = await get('/app.js', { 'accept-encoding': 'br', range: 'bytes=0-6' });
     expect([part.status, part.text, part.headers['content-encoding']]).toEqual([206, 'console', undefined]);
@@ -255,10 +285,24 @@ describe('parts of static serving', () => {
   });
 
   it('hashed names and only those are immutable', () => {
-    for (const name of ['main.3f4e5d6c.js', 'index-BxYz12Ab.css', 'chunk.0a1b2c3d4e5f.js.map', '_next/static/x/y.js', 'a/index-C-d3_Xa1.js']) {
+    for (const name of [
+      'main.3f4e5d6c.js',
+      'index-BxYz12Ab.css',
+      'chunk.0a1b2c3d4e5f.js.map',
+      '_next/static/x/y.js',
+      'a/index-C-d3_Xa1.js',
+    ]) {
       expect([name, isImmutableName(name)]).toEqual([name, true]);
     }
-    for (const name of ['app.js', 'jquery.bootstrap.js', 'report.20240101.pdf', 'main.3f4e5d6c.html', 'report-version2.pdf', 'my-long-name.css', 'index.html']) {
+    for (const name of [
+      'app.js',
+      'jquery.bootstrap.js',
+      'report.20240101.pdf',
+      'main.3f4e5d6c.html',
+      'report-version2.pdf',
+      'my-long-name.css',
+      'index.html',
+    ]) {
       expect([name, isImmutableName(name)]).toEqual([name, false]);
     }
   });

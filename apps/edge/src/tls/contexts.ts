@@ -67,7 +67,11 @@ export class SecureContexts {
         const { notBefore, notAfter } = certificate;
         const expiresAt = notAfter.getTime();
         const entry: Entry = {
-          context: createSecureContext({ cert: certificate.cert, key: certificate.key, minVersion: 'TLSv1.2' }),
+          context: createSecureContext({
+            cert: certificate.cert,
+            key: certificate.key,
+            minVersion: 'TLSv1.2',
+          }),
           renewAt: expiresAt - (expiresAt - notBefore.getTime()) / 3,
           expiresAt,
         };

@@ -40,7 +40,8 @@ export class LocalCa implements CertificateSource {
 
   async certificate(host: string): Promise<Certificate> {
     const { cert, keys } = await this.authority();
-    const under = host.endsWith(`.${this.appsDomain}`) && !host.slice(0, -this.appsDomain.length - 1).includes('.');
+    const under =
+      host.endsWith(`.${this.appsDomain}`) && !host.slice(0, -this.appsDomain.length - 1).includes('.');
     const names = under || host === this.appsDomain ? [`*.${this.appsDomain}`, this.appsDomain] : [host];
     const leafKeys = await generateKeys();
     const now = Date.now();
@@ -66,7 +67,12 @@ export class LocalCa implements CertificateSource {
       },
       webcrypto as never,
     );
-    return { cert: leaf.toString('pem'), key: await keyPem(leafKeys), notBefore: leaf.notBefore, notAfter: leaf.notAfter };
+    return {
+      cert: leaf.toString('pem'),
+      key: await keyPem(leafKeys),
+      notBefore: leaf.notBefore,
+      notAfter: leaf.notAfter,
+    };
   }
 
   private authority(): Promise<{ cert: x509.X509Certificate; keys: Keys }> {
@@ -83,11 +89,18 @@ export class LocalCa implements CertificateSource {
     await mkdir(this.folder, { recursive: true, mode: 0o700 });
     const keyFile = join(this.folder, 'ca.key');
     const certFile = join(this.folder, 'ca.pem');
-    const keyText = (await readIfThere(keyFile)) ?? (await createOnce(keyFile, await keyPem(await generateKeys()), 0o600));
+    const keyText =
+      (await readIfThere(keyFile)) ?? (await createOnce(keyFile, await keyPem(await generateKeys()), 0o600));
     const keys = await importKeys(keyText);
-    const certText = (await readIfThere(certFile)) ?? (await createOnce(certFile, (await selfSign(keys)).toString('pem'), 0o644));
+    const certText =
+      (await readIfThere(certFile)) ??
+      (await createOnce(certFile, (await selfSign(keys)).toString('pem'), 0o644));
     const cert = new x509.X509Certificate(certText);
-    if (!Buffer.from(cert.publicKey.rawData).equals(Buffer.from(await webcrypto.subtle.exportKey('spki', keys.publicKey)))) {
+    if (
+      !Buffer.from(cert.publicKey.rawData).equals(
+        Buffer.from(await webcrypto.subtle.exportKey('spki', keys.publicKey)),
+      )
+    ) {
       throw new Error(`${certFile} and ${keyFile} do not belong together`);
     }
     return { cert, keys };

@@ -5,7 +5,17 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import tls, { type ConnectionOptions, type PeerCertificate } from 'node:tls';
-import { artifact, backend, Cleanup, ControlPlane, replicas, type Running, startEdge, staticTarget, until } from '../../test/kit.js';
+import {
+  artifact,
+  backend,
+  Cleanup,
+  ControlPlane,
+  replicas,
+  type Running,
+  startEdge,
+  staticTarget,
+  until,
+} from '../../test/kit.js';
 import { type Certificate, type CertificateSource, LocalCa } from '../index.js';
 
 const cleanup = new Cleanup();
@@ -17,14 +27,33 @@ interface Result {
   protocol: string | null;
 }
 
-function ask(run: Running, ca: string, servername: string, host: string, more: ConnectionOptions = {}, path = '/'): Promise<Result> {
+function ask(
+  run: Running,
+  ca: string,
+  servername: string,
+  host: string,
+  more: ConnectionOptions = {},
+  path = '/',
+): Promise<Result> {
   return new Promise((resolve, reject) => {
     const request = https.request(
-      { host: '127.0.0.1', port: run.tlsPort, path, servername, ca, headers: { host }, agent: false, ...more },
+      {
+        host: '127.0.0.1',
+        port: run.tlsPort,
+        path,
+        servername,
+        ca,
+        headers: { host },
+        agent: false,
+        ...more,
+      },
       (answer) => {
         const socket = answer.socket as tls.TLSSocket;
         const [peer, protocol] = [socket.getPeerCertificate(), socket.getProtocol()];
-        buffer(answer).then((body) => resolve({ status: answer.statusCode!, text: body.toString(), peer, protocol }), reject);
+        buffer(answer).then(
+          (body) => resolve({ status: answer.statusCode!, text: body.toString(), peer, protocol }),
+          reject,
+        );
       },
     );
     request.on('error', reject).end();
@@ -69,11 +98,15 @@ describe('TLS', () => {
 
   it('a client without the CA refuses', async () => {
     const other = await new LocalCa(join(run.home, 'other'), 'apps.localhost').rootPem();
-    await expect(ask(run, other, 'shop.apps.localhost', 'shop.apps.localhost')).rejects.toThrow(/certificate|signature/);
+    await expect(ask(run, other, 'shop.apps.localhost', 'shop.apps.localhost')).rejects.toThrow(
+      /certificate|signature/,
+    );
   });
 
   it('a leaf is made once, also for many at once', async () => {
-    const serials = await Promise.all(Array.from({ length: 10 }, () => ask(run, ca, 'custom.example.org', 'custom.example.org')));
+    const serials = await Promise.all(
+      Array.from({ length: 10 }, () => ask(run, ca, 'custom.example.org', 'custom.example.org')),
+    );
     expect(new Set(serials.map(({ peer }) => peer.serialNumber)).size).toBe(1);
   });
 
@@ -95,13 +128,20 @@ describe('TLS', () => {
     expect([answer.status, answer.peer.subject.CN]).toEqual([404, '*.apps.localhost']);
   });
 
-  it.each(['nobody.org', 'a.b.apps.localhost', 'localhost', 'wild.example.org'])('unknown SNI %s: no handshake, no certificate', async (servername) => {
-    await expect(ask(run, ca, servername, servername, { rejectUnauthorized: false })).rejects.toThrow(/handshake|ECONNRESET|disconnected/);
-  });
+  it.each(['nobody.org', 'a.b.apps.localhost', 'localhost', 'wild.example.org'])(
+    'unknown SNI %s: no handshake, no certificate',
+    async (servername) => {
+      await expect(ask(run, ca, servername, servername, { rejectUnauthorized: false })).rejects.toThrow(
+        /handshake|ECONNRESET|disconnected/,
+      );
+    },
+  );
 
   it('no SNI: no handshake, no certificate', async () => {
     const outcome = await new Promise<string>((resolve) => {
-      const socket = tls.connect({ host: '127.0.0.1', port: run.tlsPort, rejectUnauthorized: false }, () => resolve('connected'));
+      const socket = tls.connect({ host: '127.0.0.1', port: run.tlsPort, rejectUnauthorized: false }, () =>
+        resolve('connected'),
+      );
       socket.on('error', (error) => resolve(error.message));
     });
     expect(outcome).toMatch(/handshake/);
@@ -110,7 +150,9 @@ describe('TLS', () => {
   it('TLS 1.1 is refused, 1.2 is not', async () => {
     const old = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
     await expect(ask(run, ca, 'shop.apps.localhost', 'shop.apps.localhost', old)).rejects.toThrow();
-    const answer = await ask(run, ca, 'shop.apps.localhost', 'shop.apps.localhost', { maxVersion: 'TLSv1.2' });
+    const answer = await ask(run, ca, 'shop.apps.localhost', 'shop.apps.localhost', {
+      maxVersion: 'TLSv1.2',
+    });
     expect([answer.status, answer.protocol]).toEqual([200, 'TLSv1.2']);
   });
 
@@ -118,7 +160,10 @@ describe('TLS', () => {
     for (const text of ['GET / HTTP/1.1\r\nHost: shop.apps.localhost\r\n\r\n', '\0\0\0\0']) {
       await new Promise<void>((resolve) => {
         const socket = connect(run.tlsPort, '127.0.0.1', () => socket.end(text));
-        socket.on('error', () => undefined).on('close', () => resolve()).resume();
+        socket
+          .on('error', () => undefined)
+          .on('close', () => resolve())
+          .resume();
       });
     }
     expect((await ask(run, ca, 'shop.apps.localhost', 'shop.apps.localhost')).status).toBe(200);
@@ -168,7 +213,11 @@ describe('certificate sources', () => {
       async certificate(host) {
         made++;
         const certificate = await foreign.certificate(host);
-        return { ...certificate, notBefore: new Date(Date.now() - 1_000), notAfter: new Date(Date.now() + (made === 1 ? 300 : 3_600_000)) };
+        return {
+          ...certificate,
+          notBefore: new Date(Date.now() - 1_000),
+          notAfter: new Date(Date.now() + (made === 1 ? 300 : 3_600_000)),
+        };
       },
     };
     const run = await startEdge(own, plane, { certificates: [source] });
@@ -200,7 +249,9 @@ describe('local CA', () => {
 
   it('of many that start at once, all get the same CA', async () => {
     const folder = join(await own.folder(), 'ca');
-    const pems = await Promise.all(Array.from({ length: 8 }, () => new LocalCa(folder, 'apps.localhost').rootPem()));
+    const pems = await Promise.all(
+      Array.from({ length: 8 }, () => new LocalCa(folder, 'apps.localhost').rootPem()),
+    );
     expect(new Set(pems).size).toBe(1);
   });
 

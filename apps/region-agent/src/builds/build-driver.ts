@@ -50,7 +50,7 @@ export class HostBuildDriver implements BuildDriver {
       return { state: 'success', facts: { ...facts, duration_ms: Date.now() - began } };
     } catch (error) {
       io.signal.throwIfAborted();
-      const reason = this.reason(id, steps.present, error);
+      const reason = steps.redactor.redact(this.reason(id, steps.present, error));
       io.log.line(`\u001b[31m${reason}\u001b[0m`);
       return { state: 'error', reason };
     } finally {
@@ -67,9 +67,15 @@ export class HostBuildDriver implements BuildDriver {
   }
 }
 
+/** A command as it may stand in a sentence. */
+function short(command: string): string {
+  const first = command.trim().split(/[\r\n]/, 1)[0]!;
+  return first.length < command.trim().length || first.length > 120 ? `${first.slice(0, 120)} …` : first;
+}
+
 class Steps {
   present = 'fetch';
-  private readonly redactor: Redactor;
+  readonly redactor: Redactor;
   private readonly tree: SourceTree;
 
   constructor(
@@ -87,7 +93,7 @@ class Steps {
     const plan = await this.step('detect', async () => {
       const found = await detect(this.tree, spec);
       const commands = [found.install, found.build].filter((command) => command !== null);
-      this.say(`${found.stack}${found.appDir === '.' ? '' : ` in ${found.appDir}`}: ${commands.join(', then ') || 'nothing to run'}`);
+      this.say(`${found.stack}${found.appDir === '.' ? '' : ` in ${found.appDir}`}: ${commands.map(short).join(', then ') || 'nothing to run'}`);
       this.versionNote(found.pkg?.nodeEngine ?? null);
       return found;
     });
@@ -106,7 +112,7 @@ class Steps {
   }
 
   private say(line: string): void {
-    this.io.log.line(this.redactor.redact(line));
+    for (const part of line.split(/\r\n|\n|\r/)) this.io.log.line(this.redactor.redact(part));
   }
 
   private async step<T>(name: string, work: () => Promise<T>): Promise<T> {
@@ -164,8 +170,8 @@ class Steps {
       const exit = await child.exited;
       lines.end();
       signal.throwIfAborted();
-      if (exit.limit) throw new BuildFailure(`"${command}" was ended because it ${exit.limit}.`);
-      if (exit.code !== 0) throw new BuildFailure(`"${command}" exited with code ${exit.code}.`);
+      if (exit.limit) throw new BuildFailure(`"${short(command)}" was ended because it ${exit.limit}.`);
+      if (exit.code !== 0) throw new BuildFailure(`"${short(command)}" exited with code ${exit.code}.`);
     } finally {
       signal.removeEventListener('abort', stop);
     }

@@ -1,6 +1,5 @@
 import { Body, Controller, Inject, Post, Req, Res } from '@nestjs/common';
-import { ApiExcludeController } from '@nestjs/swagger';
-import { formatRubles, type InferenceIdentity } from '@nebo/contracts';
+import { ChatCompletion, ChatCompletionRequest, formatRubles, type InferenceIdentity, Operation } from '@nebo/contracts';
 import { errorAnswer, InferenceCaller, inferenceErrorBody, RUNTIME, type Runtime } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Catalogue } from '../../catalogue/catalogue.js';
@@ -12,7 +11,6 @@ import { readChatRequest } from './chat-request.js';
 import { ChatStream } from './chat-stream.js';
 
 /** `POST /v1/chat/completions`, plain and streamed. */
-@ApiExcludeController()
 @Controller('v1/chat')
 export class ChatController {
   private readonly keepAlive: number;
@@ -27,6 +25,10 @@ export class ChatController {
   }
 
   @Post('completions')
+  @Operation({
+    id: 'chat_create_completion', tag: 'chat', summary: 'Chat completion, plain or streamed', permission: [], resource: 'key',
+    body: ChatCompletionRequest, answer: ChatCompletion,
+  })
   async create(
     @InferenceCaller() caller: InferenceIdentity, @Body() body: unknown, @Req() request: FastifyRequest, @Res() reply: FastifyReply,
   ): Promise<void> {
