@@ -26,7 +26,9 @@ async function compactContract(document) {
     format: 'esm',
     write: false,
   });
-  const module = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString('base64')}`);
+  const module = await import(
+    `data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString('base64')}`
+  );
   return module.compactContract(document);
 }
 
@@ -79,10 +81,14 @@ const lateBuiltins = {
   name: 'late-builtins',
   setup(bundler) {
     bundler.onResolve({ filter: new RegExp(`^node:(${late.join('|')})$`) }, (found) =>
-      found.namespace === 'late' ? { path: found.path, external: true } : { path: found.path, namespace: 'late' },
+      found.namespace === 'late'
+        ? { path: found.path, external: true }
+        : { path: found.path, namespace: 'late' },
     );
     bundler.onLoad({ filter: /.*/, namespace: 'late' }, async ({ path }) => {
-      const names = Object.keys(await import(path)).filter((name) => name !== 'default' && name !== 'module.exports');
+      const names = Object.keys(await import(path)).filter(
+        (name) => name !== 'default' && name !== 'module.exports',
+      );
       const contents = `for (const name of ${JSON.stringify(names)})
         Object.defineProperty(module.exports, name, { enumerable: true, get: () => require(${JSON.stringify(path)})[name] });`;
       return { contents };
@@ -113,11 +119,20 @@ await Promise.all([
     // Whitespace only: names stay readable in a stack trace that a user sends.
     minifyWhitespace: true,
     minifySyntax: true,
-    define: { __NEBO_VERSION__: JSON.stringify(version), __NEBO_CONTRACT__: JSON.stringify(JSON.stringify(table)) },
+    define: {
+      __NEBO_VERSION__: JSON.stringify(version),
+      __NEBO_CONTRACT__: JSON.stringify(JSON.stringify(table)),
+    },
     plugins: [partsApart, noChildProcess, lateBuiltins],
   }),
   ...Object.entries(apart).map(([name, file]) =>
-    build({ ...common, entryPoints: [name], outfile: join(values.out, file), absWorkingDir: here, minifyWhitespace: true }),
+    build({
+      ...common,
+      entryPoints: [name],
+      outfile: join(values.out, file),
+      absWorkingDir: here,
+      minifyWhitespace: true,
+    }),
   ),
 ]);
 // Compiled once and kept in the user's own cache folder (never the shared one of /tmp): a fifth less at every start.

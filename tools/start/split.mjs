@@ -77,7 +77,7 @@ async function admin(env, words) {
 export async function startSplit({ verbose = false, env: more = {} } = {}) {
   const natsServer = findNatsServer();
   if (!natsServer) throw new Error('nats-server is not here (Debian package nats-server)');
-  const { startEmbeddedPostgres } = await import('../../libs/persistence/dist/index.js');
+  const { startEmbeddedPostgres } = await import('../../libs/embedded-postgres/dist/index.js');
   const home = mkdtempSync(join(tmpdir(), 'nebo-split-'));
   const parts = [];
   const start = (name, command, args, env) => {

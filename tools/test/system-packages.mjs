@@ -14,10 +14,10 @@ const wanted = [
 const missing = wanted.filter(({ file }) => !file.some((path) => existsSync(path)));
 if (missing.length > 0) {
   console.error(`… installing ${missing.map((part) => part.package).join(', ')} for the tests`);
-  const reason = await ensureDebianPackages(missing.map((part) => part.package));
+  const { reason } = await ensureDebianPackages(missing.map((part) => part.package));
   for (const part of missing) {
     if (!part.file.some((path) => existsSync(path))) {
-      console.error(`  ${part.package} is not here, so tests of ${part.for} skip: ${JSON.stringify(reason) ?? 'not installed'}`);
+      console.error(`  ${part.package} is not here, so tests of ${part.for} skip: ${reason ?? 'not installed'}`);
     }
   }
 }

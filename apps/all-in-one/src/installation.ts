@@ -6,7 +6,7 @@ import type { PartHealth } from '@nebo/service-kit';
 import {
   bootService, busFrom, type Config, createRuntime, homeOf, LocalTarget, masterKeyOf, migrateServices, Peers, type RunningService, type Runtime,
 } from '@nebo/service-kit';
-import { startEmbeddedPostgres } from '@nebo/persistence';
+import { startEmbeddedPostgres } from '@nebo/embedded-postgres';
 import type { Logger } from 'pino';
 import { startAgent } from './agent.js';
 import type { Credentials } from './credentials.js';

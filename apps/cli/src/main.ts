@@ -21,7 +21,9 @@ async function main(): Promise<void> {
     runNebo(process.argv.slice(2), io, interrupt.signal),
     // Work that does not hear the signal (a read of stdin, a packing) must not hold the terminal.
     new Promise<130>((resolve) =>
-      interrupt.signal.addEventListener('abort', () => setTimeout(() => resolve(exitCodes.interrupted), 1500).unref()),
+      interrupt.signal.addEventListener('abort', () =>
+        setTimeout(() => resolve(exitCodes.interrupted), 1500).unref(),
+      ),
     ),
   ]);
   process.exitCode = code;

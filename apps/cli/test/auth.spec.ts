@@ -9,20 +9,36 @@ describe('profiles', () => {
 
   const bare = { NEBO_API_KEY: undefined, NEBO_API_URL: undefined };
   const folder = () => join(bench.home, 'config', 'nebo');
-  const config = () => JSON.parse(readFileSync(join(folder(), 'config.json'), 'utf8')) as { current: string; profiles: Record<string, Record<string, string>> };
-  const login = (...more: string[]) => bench.run(['auth', 'login', '--with-key', '--api-url', bench.api.url, ...more], { env: bare, stdin: `${bench.api.key}\n` });
+  const config = () =>
+    JSON.parse(readFileSync(join(folder(), 'config.json'), 'utf8')) as {
+      current: string;
+      profiles: Record<string, Record<string, string>>;
+    };
+  const login = (...more: string[]) =>
+    bench.run(['auth', 'login', '--with-key', '--api-url', bench.api.url, ...more], {
+      env: bare,
+      stdin: `${bench.api.key}\n`,
+    });
 
   test('login checks the key with GET /account and keeps it: file 0600, folder 0700, nothing beside it', async () => {
     const ran = await login();
     expect([ran.code, ran.stdout]).toEqual([0, '']);
     expect(ran.stderr).not.toContain(bench.api.key);
     expect(bench.api.seen.map(({ method, path }) => `${method} ${path}`)).toEqual(['GET /v1/account']);
-    expect(config()).toEqual({ current: 'default', profiles: { default: { api_url: bench.api.url, api_key: bench.api.key } } });
+    expect(config()).toEqual({
+      current: 'default',
+      profiles: { default: { api_url: bench.api.url, api_key: bench.api.key } },
+    });
     expect(statSync(join(folder(), 'config.json')).mode & 0o777).toBe(0o600);
     expect(statSync(folder()).mode & 0o777).toBe(0o700);
     expect(readdirSync(folder())).toEqual(['config.json']);
     const status = Object.fromEntries(rows((await bench.run(['auth', 'status'], { env: bare })).stdout));
-    expect(status).toMatchObject({ api_url: bench.api.url, profile: 'default', key: 'nebo_live_…cdef', account_id: bench.api.account.account_id });
+    expect(status).toMatchObject({
+      api_url: bench.api.url,
+      profile: 'default',
+      key: 'nebo_live_…cdef',
+      account_id: bench.api.account.account_id,
+    });
     expect((await bench.run(['whoami'], { env: bare })).code).toBe(0);
   });
 
@@ -35,7 +51,10 @@ describe('profiles', () => {
   });
 
   test('a refused key is not kept', async () => {
-    const ran = await bench.run(['auth', 'login', '--with-key', '--api-url', bench.api.url], { env: bare, stdin: 'nebo_live_wrong' });
+    const ran = await bench.run(['auth', 'login', '--with-key', '--api-url', bench.api.url], {
+      env: bare,
+      stdin: 'nebo_live_wrong',
+    });
     expect(ran.code).toBe(3);
     expect(() => config()).toThrow();
     bench.api.answer('GET', /\/account$/, { status: 500 });
@@ -48,7 +67,9 @@ describe('profiles', () => {
     expect(ran.code).toBe(2);
     expect(ran.stderr).toContain('--with-key');
     expect((await bench.run(['auth', 'login', '--with-key'], { env: bare, stdin: '' })).code).toBe(2);
-    expect((await bench.run(['auth', 'login', '--with-key'], { env: bare, stdin: 'two words' })).code).toBe(2);
+    expect((await bench.run(['auth', 'login', '--with-key'], { env: bare, stdin: 'two words' })).code).toBe(
+      2,
+    );
     expect(bench.api.seen).toEqual([]);
   });
 
@@ -74,12 +95,16 @@ describe('profiles', () => {
     const other = bench.api.url.replace('127.0.0.1', 'localhost');
     expect((await bench.run(['whoami', '--api-url', other], { env: bare })).code).toBe(3);
     expect(bench.api.seen).toHaveLength(before);
-    expect((await bench.run(['whoami', '--api-url', other], { env: { ...bare, NEBO_API_KEY: bench.api.key } })).code).toBe(0);
+    expect(
+      (await bench.run(['whoami', '--api-url', other], { env: { ...bare, NEBO_API_KEY: bench.api.key } }))
+        .code,
+    ).toBe(0);
   });
 
   test('the address may be given with a slash behind and without /v1', async () => {
     const origin = bench.api.url.replace('/v1', '');
-    for (const url of [origin, `${origin}/`, `${bench.api.url}/`]) expect((await bench.run(['whoami'], { env: { NEBO_API_URL: url } })).code).toBe(0);
+    for (const url of [origin, `${origin}/`, `${bench.api.url}/`])
+      expect((await bench.run(['whoami'], { env: { NEBO_API_URL: url } })).code).toBe(0);
   });
 
   test('a broken file is named and never overwritten', async () => {
@@ -96,7 +121,10 @@ describe('profiles', () => {
     bench.api.app('web', blog);
     expect((await bench.run(['project', 'use', 'blog'], { env: bare })).code).toBe(0);
     expect(config().profiles['default']!['project_id']).toBe(blog.id);
-    const run = async (...args: string[]) => JSON.parse((await bench.run([...args, '-o', 'json'], { env: bare })).stdout) as { project_id: string }[];
+    const run = async (...args: string[]) =>
+      JSON.parse((await bench.run([...args, '-o', 'json'], { env: bare })).stdout) as {
+        project_id: string;
+      }[];
     expect((await run('app', 'list')).map((one) => one.project_id)).toEqual([blog.id]);
     expect(await run('app', 'list', '--all')).toHaveLength(2);
     expect((await run('app', 'list', '--project', 'shop')).map((one) => one.project_id)).toEqual([shop.id]);

@@ -33,12 +33,17 @@ describe('nebo build', () => {
   test('show finds a build of a server without a read of one build, on a later page', async () => {
     for (let index = 0; index < 130; index++) bench.api.build(app);
     const oldest = bench.api.builds.at(-1)!;
-    bench.api.answer('GET', /builds\/[^/]+$/, { status: 404, body: { error: { code: 'unknown_operation', message: 'No.' } } });
+    bench.api.answer('GET', /builds\/[^/]+$/, {
+      status: 404,
+      body: { error: { code: 'unknown_operation', message: 'No.' } },
+    });
     expect(await bench.json(['build', 'show', oldest.id, '--app', 'web'])).toMatchObject({ id: oldest.id });
   });
 
   test('logs: the lines as they are on stdout, the verdict on stderr', async () => {
-    const build = bench.api.build(app, { log: ['a\ttab', '', '  indented', '\u001b[32mgreen\u001b[0m', 'data: x'] });
+    const build = bench.api.build(app, {
+      log: ['a\ttab', '', '  indented', '\u001b[32mgreen\u001b[0m', 'data: x'],
+    });
     const ran = await run('logs');
     expect([ran.code, ran.stdout]).toEqual([0, `${build.log.join('\n')}\n`]);
     expect(ran.stderr).toContain('complete, 5 lines');

@@ -26,15 +26,22 @@ describe('nebo env', () => {
   });
 
   test('a secret from stdin, never in an argument and never shown', async () => {
-    const ran = await bench.run(['env', 'set', 'TOKEN', '--secret', '--app', 'web', '-o', 'json'], { stdin: 'line one\nline two\n' });
+    const ran = await bench.run(['env', 'set', 'TOKEN', '--secret', '--app', 'web', '-o', 'json'], {
+      stdin: 'line one\nline two\n',
+    });
     expect(ran.code).toBe(0);
     expect(JSON.parse(ran.stdout)).toMatchObject([{ name: 'TOKEN', value: '********', is_secret: true }]);
-    expect(JSON.parse(bench.api.received('POST', /env$/)[0]!.body)).toEqual({ name: 'TOKEN', value: 'line one\nline two', is_secret: true });
+    expect(JSON.parse(bench.api.received('POST', /env$/)[0]!.body)).toEqual({
+      name: 'TOKEN',
+      value: 'line one\nline two',
+      is_secret: true,
+    });
     expect(rows((await run('list')).stdout)).toEqual([['TOKEN', '********', 'true']]);
   });
 
   test('wrong words are exit 2 and nothing is sent', async () => {
-    for (const words of [['=x'], ['A='], ['A=1', 'A=2'], ['A', 'B']]) expect((await run('set', ...words)).code).toBe(2);
+    for (const words of [['=x'], ['A='], ['A=1', 'A=2'], ['A', 'B']])
+      expect((await run('set', ...words)).code).toBe(2);
     expect((await run('set')).code).toBe(2);
     expect(bench.api.seen).toEqual([]);
   });
@@ -48,7 +55,12 @@ describe('nebo env', () => {
 
   test('a refusal in the middle says what was set before it', async () => {
     await run('list');
-    bench.api.answer('POST', /env$/, { status: 201, body: { id: '1', name: 'A', value: '1', is_secret: false } }, { status: 422 });
+    bench.api.answer(
+      'POST',
+      /env$/,
+      { status: 201, body: { id: '1', name: 'A', value: '1', is_secret: false } },
+      { status: 422 },
+    );
     const { code, error } = await bench.error(['env', 'set', 'A=1', 'B=2', 'C=3', '--app', 'web']);
     expect([code, error['set'], error['refused']]).toEqual([1, ['A'], 'B']);
   });

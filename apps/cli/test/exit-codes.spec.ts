@@ -22,17 +22,28 @@ describe('exit codes, one by one', () => {
     [422, 1],
     [500, 9],
     [501, 9],
-  ])('status %i is exit %i, with the code of the API on stderr and nothing on stdout', async (status, exit) => {
-    bench.api.answer('GET', /\/account$/, { status });
-    const { code, error } = await bench.error(['whoami']);
-    expect(code).toBe(exit);
-    expect(error).toMatchObject({ code: `code_${status}`, message: `said ${status}`, request_id: 'req-1', status });
-    expect(bench.api.received('GET', /account/)).toHaveLength(1);
-  });
+  ])(
+    'status %i is exit %i, with the code of the API on stderr and nothing on stdout',
+    async (status, exit) => {
+      bench.api.answer('GET', /\/account$/, { status });
+      const { code, error } = await bench.error(['whoami']);
+      expect(code).toBe(exit);
+      expect(error).toMatchObject({
+        code: `code_${status}`,
+        message: `said ${status}`,
+        request_id: 'req-1',
+        status,
+      });
+      expect(bench.api.received('GET', /account/)).toHaveLength(1);
+    },
+  );
 
   test('1: a 422 names the wrong fields', async () => {
     const detail = [{ loc: ['body', 'name'], msg: 'too long', type: 'max' }];
-    bench.api.answer('GET', /\/account$/, { status: 422, body: { error: { code: 'validation_error', message: 'Wrong.' }, detail } });
+    bench.api.answer('GET', /\/account$/, {
+      status: 422,
+      body: { error: { code: 'validation_error', message: 'Wrong.' }, detail },
+    });
     const ran = await bench.run(['whoami']);
     expect(ran.code).toBe(1);
     expect(ran.stderr).toContain('name: too long');
@@ -44,7 +55,10 @@ describe('exit codes, one by one', () => {
   });
 
   test('1: a redirect is not followed, since the key would travel with it', async () => {
-    bench.api.answer('GET', /\/account$/, { status: 302, headers: { location: 'https://elsewhere.example/' } });
+    bench.api.answer('GET', /\/account$/, {
+      status: 302,
+      headers: { location: 'https://elsewhere.example/' },
+    });
     const { code, error } = await bench.error(['whoami']);
     expect(code).toBe(1);
     expect(error['hint']).toContain('https://elsewhere.example/');
@@ -53,7 +67,9 @@ describe('exit codes, one by one', () => {
   test('2: usage', async () => {
     expect((await bench.run(['whoami', 'extra'])).code).toBe(2);
     expect((await bench.run(['app', 'list', '-o', 'xml'])).stderr).toContain('table, wide, json, yaml, name');
-    expect((await bench.run(['app', 'list'], { env: { NEBO_OUTPUT: 'xml' } })).stderr).toContain('NEBO_OUTPUT');
+    expect((await bench.run(['app', 'list'], { env: { NEBO_OUTPUT: 'xml' } })).stderr).toContain(
+      'NEBO_OUTPUT',
+    );
     expect((await bench.run(['app', 'list', '--timeout', 'soon'])).code).toBe(2);
     expect((await bench.run(['whoami', '--api-url', 'ftp://x'])).code).toBe(2);
     expect(bench.api.seen).toEqual([]);
@@ -87,7 +103,11 @@ describe('exit codes, one by one', () => {
   });
 
   test('9: what answers is not the API', async () => {
-    bench.api.answer('GET', /\/account$/, { status: 200, headers: { 'content-type': 'text/html' }, body: '<html>sign in</html>' });
+    bench.api.answer('GET', /\/account$/, {
+      status: 200,
+      headers: { 'content-type': 'text/html' },
+      body: '<html>sign in</html>',
+    });
     expect((await bench.error(['whoami'])).error).toMatchObject({ code: 'not_the_api' });
   });
 

@@ -47,7 +47,12 @@ export const live = [
 /** A control API on node:http that behaves as the contract says: statuses, pages, SSE log with `done`, uploads. */
 export class FakeApi {
   readonly key = `nebo_live_${'k'.repeat(43)}abcdef`;
-  readonly account = { account_id: randomUUID(), key_id: randomUUID(), policy: [{ effect: 'allow', actions: ['*'], resources: ['*'] }], project_ids: null };
+  readonly account = {
+    account_id: randomUUID(),
+    key_id: randomUUID(),
+    policy: [{ effect: 'allow', actions: ['*'], resources: ['*'] }],
+    project_ids: null,
+  };
   projects: Row[] = [];
   apps: (Row & { name: string; project_id: string; source_type: string })[] = [];
   env: (Row & { app_id: string; name: string })[] = [];
@@ -83,13 +88,33 @@ export class FakeApi {
   }
 
   app(name: string, project: Row, source = 'upload') {
-    const row = { id: randomUUID(), project_id: project.id, name, status: 'inactive', app_type: 'frontend', source_type: source, deploy_state: null, replica_count: 0, docker_image: null, created_at: '2026-11-21T05:00:00Z' };
+    const row = {
+      id: randomUUID(),
+      project_id: project.id,
+      name,
+      status: 'inactive',
+      app_type: 'frontend',
+      source_type: source,
+      deploy_state: null,
+      replica_count: 0,
+      docker_image: null,
+      created_at: '2026-11-21T05:00:00Z',
+    };
     this.apps.push(row);
     return row;
   }
 
   build(app: Row, more: Partial<FakeBuild> = {}): FakeBuild {
-    const build = { id: randomUUID(), app_id: app.id, stages: [...live], log: ['installing', 'building', 'done'], cuts: [], sha256: null, bytes: null, ...more };
+    const build = {
+      id: randomUUID(),
+      app_id: app.id,
+      stages: [...live],
+      log: ['installing', 'building', 'done'],
+      cuts: [],
+      sha256: null,
+      bytes: null,
+      ...more,
+    };
     this.builds.unshift(build);
     return build;
   }
@@ -108,27 +133,49 @@ export class FakeApi {
     const url = new URL(request.url!, 'http://x');
     const chunks: Buffer[] = [];
     const method = request.method!;
-    const instead = this.instead.find((one) => one.method === method && one.path.test(url.pathname) && one.answers.length > 0)?.answers.shift();
+    const instead = this.instead
+      .find((one) => one.method === method && one.path.test(url.pathname) && one.answers.length > 0)
+      ?.answers.shift();
     if (instead === 'break') return void request.socket.destroy();
     if (instead === 'refuse') {
       response.writeHead(413, { 'content-type': 'application/json', connection: 'close' });
-      response.end('{"error":{"code":"archive_too_big","message":"Too big."}}', () => request.socket.destroySoon());
+      response.end('{"error":{"code":"archive_too_big","message":"Too big."}}', () =>
+        request.socket.destroySoon(),
+      );
       return;
     }
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const bytes = Buffer.concat(chunks);
     const body = request.headers['content-type'] === 'application/gzip' ? '' : bytes.toString();
-    this.seen.push({ method, path: url.pathname, query: Object.fromEntries(url.searchParams), headers: request.headers, body });
+    this.seen.push({
+      method,
+      path: url.pathname,
+      query: Object.fromEntries(url.searchParams),
+      headers: request.headers,
+      body,
+    });
     if (instead === 'hang') return;
     response.setHeader('x-request-id', 'req-1');
     const send = (status: number, value?: unknown, headers: Record<string, string> = {}) => {
-      response.writeHead(status, value === undefined ? headers : { 'content-type': 'application/json', ...headers });
-      response.end(value === undefined ? undefined : typeof value === 'string' ? value : JSON.stringify(value));
+      response.writeHead(
+        status,
+        value === undefined ? headers : { 'content-type': 'application/json', ...headers },
+      );
+      response.end(
+        value === undefined ? undefined : typeof value === 'string' ? value : JSON.stringify(value),
+      );
     };
-    const fail = (status: number, code: string, message: string) => send(status, { error: { code, message } });
-    if (instead) return send(instead.status, instead.body ?? { error: { code: `code_${instead.status}`, message: `said ${instead.status}` } }, instead.headers);
+    const fail = (status: number, code: string, message: string) =>
+      send(status, { error: { code, message } });
+    if (instead)
+      return send(
+        instead.status,
+        instead.body ?? { error: { code: `code_${instead.status}`, message: `said ${instead.status}` } },
+        instead.headers,
+      );
     if (url.pathname === '/healthz') return send(200, { status: 'ok' });
-    if (request.headers.authorization !== `Bearer ${this.key}`) return fail(401, 'unauthorized', 'The key is not valid.');
+    if (request.headers.authorization !== `Bearer ${this.key}`)
+      return fail(401, 'unauthorized', 'The key is not valid.');
     const page = (rows: unknown[]) => {
       const limit = Number(url.searchParams.get('limit') ?? 50);
       const offset = Number(url.searchParams.get('offset') ?? 0);
@@ -148,22 +195,51 @@ export class FakeApi {
       const project = this.projects.find((one) => one.id === id);
       if (!project) return gone();
       const given = JSON.parse(body) as { name: string; source_type: string };
-      if (this.apps.some((one) => one.project_id === id && one.name === given.name)) return fail(409, 'name_taken', 'The name is taken.');
+      if (this.apps.some((one) => one.project_id === id && one.name === given.name))
+        return fail(409, 'name_taken', 'The name is taken.');
       return send(201, Object.assign(this.app(given.name, project, given.source_type), given));
     }
     if (kind !== 'apps') return fail(404, 'unknown_operation', 'There is no such operation.');
-    if (!id) return page(this.apps.filter((one) => !url.searchParams.has('project_id') || one.project_id === url.searchParams.get('project_id')));
+    if (!id)
+      return page(
+        this.apps.filter(
+          (one) =>
+            !url.searchParams.has('project_id') || one.project_id === url.searchParams.get('project_id'),
+        ),
+      );
     const app = this.apps.find((one) => one.id === id);
     if (!app) return gone();
     if (!child) return method === 'PATCH' ? send(200, Object.assign(app, JSON.parse(body))) : send(200, app);
-    if (child === 'domains') return page([{ id: randomUUID(), app_id: id, domain: `x-${app.name}.apps.localhost`, type: 'build', is_default: false }, { id: randomUUID(), app_id: id, domain: `${app.name}.apps.localhost`, status: 'active', type: 'current', is_default: true }]);
+    if (child === 'domains')
+      return page([
+        {
+          id: randomUUID(),
+          app_id: id,
+          domain: `x-${app.name}.apps.localhost`,
+          type: 'build',
+          is_default: false,
+        },
+        {
+          id: randomUUID(),
+          app_id: id,
+          domain: `${app.name}.apps.localhost`,
+          status: 'active',
+          type: 'current',
+          is_default: true,
+        },
+      ]);
     if (child === 'deployments' || child === 'deploy') {
       if (child === 'deployments') {
         if (app.source_type !== 'upload') return fail(409, 'wrong_source', 'Not an upload app.');
-        if (request.headers['content-type'] !== 'application/gzip') return fail(415, 'unsupported_media_type', 'application/gzip');
+        if (request.headers['content-type'] !== 'application/gzip')
+          return fail(415, 'unsupported_media_type', 'application/gzip');
         this.unpacked = await unpack(bytes);
       }
-      const made = this.build(app, { ...this.nextBuild, sha256: createHash('sha256').update(bytes).digest('hex'), bytes: bytes.length });
+      const made = this.build(app, {
+        ...this.nextBuild,
+        sha256: createHash('sha256').update(bytes).digest('hex'),
+        bytes: bytes.length,
+      });
       return send(child === 'deploy' ? 200 : 202, { id: made.id, app_id: id, site_id: id, status: 'queued' });
     }
     if (child === 'env') return this.takeEnv(method, app, childId, body, { send, page, gone });
@@ -183,7 +259,11 @@ export class FakeApi {
     app: Row,
     id: string | undefined,
     body: string,
-    { send, page, gone }: { send(status: number, value?: unknown): void; page(rows: unknown[]): void; gone(): void },
+    {
+      send,
+      page,
+      gone,
+    }: { send(status: number, value?: unknown): void; page(rows: unknown[]): void; gone(): void },
   ): void {
     const mine = this.env.filter((one) => one.app_id === app.id);
     if (method === 'GET') return page(mine.map(({ app_id: _app, ...shown }) => shown));
@@ -194,7 +274,13 @@ export class FakeApi {
     }
     const given = JSON.parse(body) as { name: string; value: string; is_secret: boolean };
     const known = mine.find((one) => one.name === given.name);
-    const row = { id: known?.id ?? randomUUID(), app_id: app.id, ...given, value: given.is_secret ? '********' : given.value, created_at: '2026-11-21T05:00:00Z' };
+    const row = {
+      id: known?.id ?? randomUUID(),
+      app_id: app.id,
+      ...given,
+      value: given.is_secret ? '********' : given.value,
+      created_at: '2026-11-21T05:00:00Z',
+    };
     this.env = [...this.env.filter((one) => one !== known), row];
     const { app_id: _app, ...shown } = row;
     return send(201, shown);
@@ -202,7 +288,18 @@ export class FakeApi {
 
   private recordOf({ id, app_id, stages, sha256, bytes }: FakeBuild) {
     const commit = { commit_sha: null, commit_message: null, docker_image: null };
-    return { id, app_id, error: null, boot_error: null, ...commit, source_archive_sha256: sha256, source_archive_bytes: bytes, duration_ms: 1200, created_at: '2026-11-21T05:00:00Z', ...stages[0] };
+    return {
+      id,
+      app_id,
+      error: null,
+      boot_error: null,
+      ...commit,
+      source_archive_sha256: sha256,
+      source_archive_bytes: bytes,
+      duration_ms: 1200,
+      created_at: '2026-11-21T05:00:00Z',
+      ...stages[0],
+    };
   }
 
   private sendLog(build: FakeBuild, response: ServerResponse): void {
@@ -221,7 +318,14 @@ export class FakeApi {
   }
 }
 
-const balance = { currency: 'RUB', balance: '100.00', credits: '50.00', credits_unlocked: false, available: '100.00', real_topup_min: '100' };
+const balance = {
+  currency: 'RUB',
+  balance: '100.00',
+  credits: '50.00',
+  credits_unlocked: false,
+  available: '100.00',
+  real_topup_min: '100',
+};
 
 async function unpack(bytes: Buffer): Promise<Record<string, string>> {
   const files: Record<string, string> = {};

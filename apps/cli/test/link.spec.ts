@@ -17,7 +17,12 @@ describe('.nebo-link.json', () => {
   afterEach(() => bench.stop());
 
   const write = (more: Record<string, unknown> = {}) => {
-    const link = { api_url: bench.api.url, project_id: bench.api.projects[0]!.id, app_id: randomUUID(), ...more };
+    const link = {
+      api_url: bench.api.url,
+      project_id: bench.api.projects[0]!.id,
+      app_id: randomUUID(),
+      ...more,
+    };
     writeFileSync(path, JSON.stringify(link));
     return link;
   };
@@ -25,7 +30,11 @@ describe('.nebo-link.json', () => {
   test('app link, app unlink', async () => {
     const app = bench.api.app('web', bench.api.project('shop'));
     expect((await bench.run(['app', 'link', 'web'], { cwd: site })).code).toBe(0);
-    expect(JSON.parse(readFileSync(path, 'utf8'))).toEqual({ api_url: bench.api.url, project_id: app.project_id, app_id: app.id });
+    expect(JSON.parse(readFileSync(path, 'utf8'))).toEqual({
+      api_url: bench.api.url,
+      project_id: app.project_id,
+      app_id: app.id,
+    });
     expect((await bench.run(['app', 'unlink'], { cwd: site })).code).toBe(0);
     expect(existsSync(path)).toBe(false);
     const { code, error } = await bench.error(['app', 'link'], { cwd: site });
@@ -60,13 +69,20 @@ describe('.nebo-link.json', () => {
     [500, 9],
     [503, 9],
     [401, 3],
-  ])('status %i of the linked app stops, also with --yes: making an app on every error makes doubles', async (status, exit) => {
-    bench.api.project('shop');
-    write();
-    bench.api.answer('GET', /\/apps\/[^/]+$/, ...Array.from({ length: 4 }, () => ({ status, headers: { 'retry-after': '0' } })));
-    expect((await bench.run(['deploy', '--yes'], { cwd: site })).code).toBe(exit);
-    expect(bench.api.received('POST', /./)).toEqual([]);
-  });
+  ])(
+    'status %i of the linked app stops, also with --yes: making an app on every error makes doubles',
+    async (status, exit) => {
+      bench.api.project('shop');
+      write();
+      bench.api.answer(
+        'GET',
+        /\/apps\/[^/]+$/,
+        ...Array.from({ length: 4 }, () => ({ status, headers: { 'retry-after': '0' } })),
+      );
+      expect((await bench.run(['deploy', '--yes'], { cwd: site })).code).toBe(exit);
+      expect(bench.api.received('POST', /./)).toEqual([]);
+    },
+  );
 
   test('a broken link stops too', async () => {
     bench.api.project('shop');
@@ -77,7 +93,7 @@ describe('.nebo-link.json', () => {
     expect(bench.api.seen).toEqual([]);
   });
 
-  test('an app of the folder\'s name is reused when it takes folders and refused when it does not', async () => {
+  test("an app of the folder's name is reused when it takes folders and refused when it does not", async () => {
     const shop = bench.api.project('shop');
     const app = bench.api.app('site', shop);
     const ran = await bench.run(['deploy'], { cwd: site });

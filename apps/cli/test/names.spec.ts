@@ -42,8 +42,12 @@ describe('names, ids and answers that are missing', () => {
     expect(code).toBe(2);
     expect(error['message']).toContain('--app');
     expect(error['choices']).toEqual([a, b, c, d].map((app) => `${app!.name} (${app!.id})`));
-    writeFileSync(join(bench.work, '.nebo-link.json'), JSON.stringify({ api_url: bench.api.url, project_id: shop.id, app_id: d!.id }));
-    const name = async (args: string[], env = {}) => (await bench.json<{ name: string }>(['app', 'show', ...args], { env })).name;
+    writeFileSync(
+      join(bench.work, '.nebo-link.json'),
+      JSON.stringify({ api_url: bench.api.url, project_id: shop.id, app_id: d!.id }),
+    );
+    const name = async (args: string[], env = {}) =>
+      (await bench.json<{ name: string }>(['app', 'show', ...args], { env })).name;
     expect(await name([])).toBe('d');
     expect(await name([], { NEBO_APP: 'c' })).toBe('c');
     expect(await name(['--app', 'b'], { NEBO_APP: 'c' })).toBe('b');
@@ -61,18 +65,39 @@ describe('names, ids and answers that are missing', () => {
     expect(code).toBe(2);
     expect(error['message']).toContain('--project');
     expect(error['choices']).toEqual(bench.api.projects.map(({ name, id }) => `${String(name)} (${id})`));
-    expect(await bench.json(['app', 'create', 'other'], { env: { NEBO_PROJECT: 'shop' } })).toMatchObject({ project_id: shop.id });
+    expect(await bench.json(['app', 'create', 'other'], { env: { NEBO_PROJECT: 'shop' } })).toMatchObject({
+      project_id: shop.id,
+    });
   });
 
   test('app create sends what was said and nothing else', async () => {
     bench.api.project('shop');
     await bench.json(['app', 'create', 'web', '--type', 'backend', '--replicas', '2']);
     await bench.json(['app', 'create', 'img', '--image', 'nginx:1']);
-    await bench.json(['app', 'create', 'git', '--repo', 'a/b', '--branch', 'dev', '--git-provider', 'gitea', '--connection', 'c1']);
+    await bench.json([
+      'app',
+      'create',
+      'git',
+      '--repo',
+      'a/b',
+      '--branch',
+      'dev',
+      '--git-provider',
+      'gitea',
+      '--connection',
+      'c1',
+    ]);
     expect(bench.api.received('POST', /apps$/).map(({ body }) => JSON.parse(body))).toEqual([
       { name: 'web', source_type: 'upload', app_type: 'backend', replica_count: 2 },
       { name: 'img', source_type: 'docker_image', docker_image: 'nginx:1' },
-      { name: 'git', source_type: 'git', repo_full_name: 'a/b', branch: 'dev', git_provider: 'gitea', git_connection_id: 'c1' },
+      {
+        name: 'git',
+        source_type: 'git',
+        repo_full_name: 'a/b',
+        branch: 'dev',
+        git_provider: 'gitea',
+        git_connection_id: 'c1',
+      },
     ]);
     expect((await bench.run(['app', 'create', 'web'])).code).toBe(6);
     expect((await bench.run(['app', 'create', 'x', '--image', 'a', '--repo', 'b/c'])).code).toBe(2);

@@ -51,13 +51,22 @@ export class Bench {
       NEBO_API_KEY: this.api.key,
       ...more,
     };
-    return Object.fromEntries(Object.entries(all).filter((pair): pair is [string, string] => pair[1] !== undefined));
+    return Object.fromEntries(
+      Object.entries(all).filter((pair): pair is [string, string] => pair[1] !== undefined),
+    );
   }
 
   /** Runs `nebo` with arguments. */
-  run(args: readonly string[], { cwd = this.work, env = {}, stdin = '', during }: RunOptions = {}): Promise<Ran> {
+  run(
+    args: readonly string[],
+    { cwd = this.work, env = {}, stdin = '', during }: RunOptions = {},
+  ): Promise<Ran> {
     return new Promise((resolve, reject) => {
-      const child = spawn(process.execPath, [main(), ...args], { cwd, env: this.environment(env), stdio: 'pipe' });
+      const child = spawn(process.execPath, [main(), ...args], {
+        cwd,
+        env: this.environment(env),
+        stdio: 'pipe',
+      });
       let stdout = '';
       let stderr = '';
       child.stdout.on('data', (chunk) => (stdout += String(chunk)));
@@ -78,7 +87,10 @@ export class Bench {
   }
 
   /** Runs with `-o json`, expects a failure, and reads the one error of stderr. */
-  async error(args: readonly string[], options: RunOptions = {}): Promise<{ code: number | null; error: Record<string, unknown> }> {
+  async error(
+    args: readonly string[],
+    options: RunOptions = {},
+  ): Promise<{ code: number | null; error: Record<string, unknown> }> {
     const ran = await this.run([...args, '-o', 'json'], options);
     if (ran.stdout !== '') throw new Error(`stdout is not empty: ${ran.stdout}`);
     return { code: ran.code, ...(JSON.parse(ran.stderr) as { error: Record<string, unknown> }) };

@@ -27,16 +27,23 @@ describe('what stands on stdout and stderr', () => {
     expect(stdout).not.toMatch(/\u001b/);
   });
 
-  test.each([{}, { NO_COLOR: '1' }, { TERM: 'dumb' }, { FORCE_COLOR: '0' }])('no colour with %j', async (env) => {
-    const { stderr } = await bench.run(['app', 'show', 'absent'], { env });
-    expect(stderr).toMatch(/^error: /);
-  });
+  test.each([{}, { NO_COLOR: '1' }, { TERM: 'dumb' }, { FORCE_COLOR: '0' }])(
+    'no colour with %j',
+    async (env) => {
+      const { stderr } = await bench.run(['app', 'show', 'absent'], { env });
+      expect(stderr).toMatch(/^error: /);
+    },
+  );
 
   test('FORCE_COLOR colours a pipe, --no-color and NO_COLOR win over it', async () => {
     const colored = await bench.run(['app', 'show', 'absent'], { env: { FORCE_COLOR: '1' } });
     expect(colored.stderr).toContain('\u001b[31merror:');
-    expect((await bench.run(['app', 'show', 'absent', '--no-color'], { env: { FORCE_COLOR: '1' } })).stderr).toMatch(/^error: /);
-    expect((await bench.run(['app', 'show', 'absent'], { env: { FORCE_COLOR: '1', NO_COLOR: '1' } })).stderr).toMatch(/^error: /);
+    expect(
+      (await bench.run(['app', 'show', 'absent', '--no-color'], { env: { FORCE_COLOR: '1' } })).stderr,
+    ).toMatch(/^error: /);
+    expect(
+      (await bench.run(['app', 'show', 'absent'], { env: { FORCE_COLOR: '1', NO_COLOR: '1' } })).stderr,
+    ).toMatch(/^error: /);
   });
 
   test('json is the record as it came, a list one array of records', async () => {
@@ -54,14 +61,18 @@ describe('what stands on stdout and stderr', () => {
     seed(1);
     const ran = await bench.run(['app', 'list'], { env: { NEBO_OUTPUT: 'json' } });
     expect(JSON.parse(ran.stdout)).toEqual(bench.api.apps);
-    expect((await bench.run(['app', 'list', '-o', 'name'], { env: { NEBO_OUTPUT: 'json' } })).stdout).toBe('web-0\n');
+    expect((await bench.run(['app', 'list', '-o', 'name'], { env: { NEBO_OUTPUT: 'json' } })).stdout).toBe(
+      'web-0\n',
+    );
   });
 
   test('yaml, name, --columns, --jq', async () => {
     seed(2);
     expect((await bench.run(['app', 'show', 'web-0', '-o', 'yaml'])).stdout).toContain('name: web-0\n');
     expect((await bench.run(['app', 'list', '-o', 'name'])).stdout).toBe('web-0\nweb-1\n');
-    expect((await bench.run(['app', 'list', '--columns', 'created_at,name'])).stdout).toBe('2026-11-21T05:00:00Z\tweb-0\n2026-11-21T05:00:00Z\tweb-1\n');
+    expect((await bench.run(['app', 'list', '--columns', 'created_at,name'])).stdout).toBe(
+      '2026-11-21T05:00:00Z\tweb-0\n2026-11-21T05:00:00Z\tweb-1\n',
+    );
     expect((await bench.run(['app', 'list', '--jq', '.[].name'])).stdout).toBe('web-0\nweb-1\n');
     expect((await bench.run(['app', 'list', '--jq', 'length'])).stdout).toBe('2\n');
     const wrong = await bench.run(['app', 'list', '--columns', 'nam']);
@@ -80,14 +91,20 @@ describe('what stands on stdout and stderr', () => {
     seed(1);
     const shown = Object.fromEntries(rows((await bench.run(['app', 'show', 'web-0'])).stdout));
     expect(shown).toMatchObject({ name: 'web-0', docker_image: '', address: 'https://web-0.apps.localhost' });
-    expect(Object.fromEntries(rows((await bench.run(['balance'])).stdout))).toMatchObject({ available: '100.00' });
+    expect(Object.fromEntries(rows((await bench.run(['balance'])).stdout))).toMatchObject({
+      available: '100.00',
+    });
     expect(rows((await bench.run(['whoami'])).stdout)).toContainEqual(['allow', '* on *']);
   });
 
   test('a list of 450 is read in pages of 200 and comes whole', async () => {
     seed(450);
     expect(rows((await bench.run(['app', 'list'])).stdout)).toHaveLength(450);
-    expect(bench.api.received('GET', /apps$/).map(({ query }) => query['offset'])).toEqual(['0', '200', '400']);
+    expect(bench.api.received('GET', /apps$/).map(({ query }) => query['offset'])).toEqual([
+      '0',
+      '200',
+      '400',
+    ]);
   });
 
   test('a list whose size is a multiple of the page asks once more', async () => {
@@ -118,13 +135,18 @@ describe('what stands on stdout and stderr', () => {
 
   test('--debug says method, address, status, time and request id, and masks the key', async () => {
     const { stderr } = await bench.run(['whoami', '--debug']);
-    expect(stderr).toMatch(/debug: GET http:\/\/127\.0\.0\.1:\d+\/v1\/account 200 request req-1 \d+ ms, key nebo_live_…cdef/);
+    expect(stderr).toMatch(
+      /debug: GET http:\/\/127\.0\.0\.1:\d+\/v1\/account 200 request req-1 \d+ ms, key nebo_live_…cdef/,
+    );
     expect(stderr).not.toContain(bench.api.key);
   });
 
   test('a closed pipe ends silently', async () => {
     seed(20_000);
-    const child = spawn(process.execPath, [main(), 'app', 'list', '-o', 'wide'], { env: bench.environment(), stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [main(), 'app', 'list', '-o', 'wide'], {
+      env: bench.environment(),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     let stderr = '';
     child.stderr.on('data', (chunk) => (stderr += String(chunk)));
     child.stdout.once('data', () => child.stdout.destroy());

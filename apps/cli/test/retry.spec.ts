@@ -32,7 +32,10 @@ describe('retries', () => {
   });
 
   test('409 with Retry-After: the first try is still at work', async () => {
-    bench.api.answer('POST', /\/apps$/, { ...again(409), body: { error: { code: 'idempotency_in_progress', message: 'Wait.' } } });
+    bench.api.answer('POST', /\/apps$/, {
+      ...again(409),
+      body: { error: { code: 'idempotency_in_progress', message: 'Wait.' } },
+    });
     expect((await bench.run(['app', 'create', 'web'])).code).toBe(0);
     expect(creates()).toHaveLength(2);
   });
@@ -61,9 +64,13 @@ describe('retries', () => {
   test('DELETE and PATCH are not repeated after 503, but after 429', async () => {
     const app = bench.api.app('web', bench.api.projects[0]!);
     bench.api.answer('PATCH', /apps/, again(503));
-    expect((await bench.run(['api', '-X', 'PATCH', `/apps/${app.id}`, '-F', 'replica_count=1'])).code).toBe(9);
+    expect((await bench.run(['api', '-X', 'PATCH', `/apps/${app.id}`, '-F', 'replica_count=1'])).code).toBe(
+      9,
+    );
     bench.api.answer('PATCH', /apps/, again(429));
-    expect((await bench.run(['api', '-X', 'PATCH', `/apps/${app.id}`, '-F', 'replica_count=1'])).code).toBe(0);
+    expect((await bench.run(['api', '-X', 'PATCH', `/apps/${app.id}`, '-F', 'replica_count=1'])).code).toBe(
+      0,
+    );
     expect(bench.api.received('PATCH', /apps/)).toHaveLength(3);
     expect(bench.api.received('PATCH', /apps/)[0]!.headers['idempotency-key']).toBeUndefined();
   });

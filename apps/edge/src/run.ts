@@ -1,22 +1,22 @@
+import { IdentitySigner } from '@nebo/contracts';
+import { Config, masterKeyOf, RemoteTarget } from '@nebo/service-kit';
 import { createEdge, type Edge } from './edge.js';
 import { type EdgeLogger } from './observe/logger.js';
-import { httpRouteSource } from './routes/http-route-source.js';
 import { type RouteSource } from './routes/route-source.js';
+import { targetRouteSource } from './routes/target-route-source.js';
 import { edgeSettings } from './settings.js';
 
 /** The whole stop ends before this, come what may: 10 s is what an operator waits (design.md section 7). */
 const STOP_MS = 9_500;
 
 /** Starts an edge from the environment and stops it on SIGTERM and SIGINT. For `main.ts`. */
-export async function runEdge(
-  logger: EdgeLogger & { info(facts: object, message: string): void },
-): Promise<Edge> {
+export async function runEdge(logger: EdgeLogger): Promise<Edge> {
   const settings = edgeSettings();
   if (settings.appsBuilderUrl === null) {
     logger.warn({}, 'NEBO_APPS_BUILDER_URL is not set: only the routes stored on disk are served');
   }
   const source: RouteSource =
-    settings.appsBuilderUrl === null ? nobody : httpRouteSource({ baseUrl: settings.appsBuilderUrl });
+    settings.appsBuilderUrl === null ? nobody : controlPlane(settings.appsBuilderUrl);
   const edge = createEdge({
     ...settings,
     source,
@@ -40,6 +40,12 @@ export async function runEdge(
   process.on('SIGINT', stop);
   await edge.start();
   return edge;
+}
+
+/** apps-builder in another process; calls are signed with the installation's master key. */
+function controlPlane(url: string): RouteSource {
+  const signer = new IdentitySigner(masterKeyOf(new Config()).derive('identity'));
+  return targetRouteSource(new RemoteTarget(url), signer);
 }
 
 const nobody: RouteSource = {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -153,4 +153,10 @@ export function newCaller(billing: FakeBilling, available: bigint = plenty, more
   const id = randomUUID();
   billing.account(id, available);
   return { ...caller, account_id: id, key_id: randomUUID(), ...more };
+}
+
+/** An upstream that sends one piece and then nothing any more. */
+export function hangInTheMiddle(_request: unknown, response: ServerResponse): void {
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: 'x' } }] })}\n\n`);
 }

@@ -82,7 +82,11 @@ export class RegionAgent {
       log,
       send: (stream, batch, signal) => send(controlPlane.log(stream, batch, signal)),
     });
-    this.reporter = new Reporter((items, signal) => controlPlane.observed(items, signal), log, () => this.supersede());
+    this.reporter = new Reporter(
+      (items, signal) => controlPlane.observed(items, signal),
+      log,
+      () => this.supersede(),
+    );
     this.blobs = {
       get: (sha256, signal) => send(controlPlane.getBlob(sha256, signal)),
       put: (blob, source, signal) => send(controlPlane.putBlob(blob.sha256, blob.bytes, source, signal)),
@@ -112,7 +116,12 @@ export class RegionAgent {
       if (choice.isolated) log.info(fields, `${area}: ${choice.driver}, ${choice.why}`);
       else log.warn(fields, `${area}: ${choice.driver}, NOT ISOLATED: ${choice.why}`);
     }
-    await Promise.all([this.drivers.builds.start(), this.drivers.replicas.start(), this.shipper.start(), this.outcomes.start()]);
+    await Promise.all([
+      this.drivers.builds.start(),
+      this.drivers.replicas.start(),
+      this.shipper.start(),
+      this.outcomes.start(),
+    ]);
     this.current = { ...this.current, state: 'connecting', drivers: { ...this.drivers.choices } };
     this.loop = this.follow().catch((error: unknown) => {
       log.error({ error: String((error as Error)?.stack ?? error) }, 'the agent ended by an error');
@@ -135,7 +144,10 @@ export class RegionAgent {
 
   private supersede(): void {
     if (this.stopped) return;
-    this.options.log.error({ epoch: this.current.epoch }, 'another agent has taken the region: this one stops acting');
+    this.options.log.error(
+      { epoch: this.current.epoch },
+      'another agent has taken the region: this one stops acting',
+    );
     this.stopped = this.end('superseded', 0);
   }
 
@@ -173,7 +185,12 @@ export class RegionAgent {
         if (!session) {
           const taken = await controlPlane.openSession(signal);
           session = true;
-          this.current = { ...this.current, state: 'connected', region_id: taken.region_id, epoch: taken.epoch };
+          this.current = {
+            ...this.current,
+            state: 'connected',
+            region_id: taken.region_id,
+            epoch: taken.epoch,
+          };
           log.info({ region: taken.region_id, epoch: taken.epoch }, 'took the region');
         }
         const full = cursor === null || Date.now() >= fullAt;
@@ -201,7 +218,8 @@ export class RegionAgent {
           this.supersede();
           return;
         }
-        if (!quiet) log.warn({ error: String(error) }, 'the control plane does not answer; what runs goes on running');
+        if (!quiet)
+          log.warn({ error: String(error) }, 'the control plane does not answer; what runs goes on running');
         quiet = true;
         this.current = { ...this.current, state: 'connecting' };
         await sleep(backoff.next(), signal).catch(ignoreAbort);
@@ -218,7 +236,8 @@ export class RegionAgent {
       // Known until it is over: if it is wanted again meanwhile, the next full comparison makes it anew.
       void worker.vanished().then(
         () => this.workers.delete(key),
-        (error: unknown) => this.options.log.error({ key, error: String(error) }, 'could not end what is not wanted'),
+        (error: unknown) =>
+          this.options.log.error({ key, error: String(error) }, 'could not end what is not wanted'),
       );
     }
     for (const id of this.outcomes.ids()) if (!listed.has(`build/${id}`)) await this.outcomes.drop(id);
@@ -236,7 +255,8 @@ export class RegionAgent {
     let worker: Worker;
     if (kind === 'build')
       worker = new BuildWorker(id, { driver: builds, blobs, shipper, reporter, outcomes, places, log });
-    else if (kind === 'replica') worker = new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log });
+    else if (kind === 'replica')
+      worker = new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log });
     else {
       log.warn({ kind, id }, 'this agent does not know such a kind');
       return null;

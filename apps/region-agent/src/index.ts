@@ -1,8 +1,24 @@
 /** The region's agent: `createRegionAgent(...)` for all-in-one, `main.ts` as a process of its own. */
-export { createRegionAgent, RegionAgent, type AgentSettings, type AgentStatus, type RegionAgentOptions } from './agent.js';
+export {
+  createRegionAgent,
+  RegionAgent,
+  type AgentSettings,
+  type AgentStatus,
+  type RegionAgentOptions,
+} from './agent.js';
 export { silentLog, type AgentLog } from './agent-log.js';
-export { ControlPlaneError, Superseded, type AgentSession, type ControlPlane } from './control/control-plane.js';
+export {
+  ControlPlaneError,
+  Superseded,
+  type AgentSession,
+  type ControlPlane,
+} from './control/control-plane.js';
 export { HttpControlPlane, type HttpControlPlaneOptions } from './control/http-control-plane.js';
-export { createDrivers, type AgentDrivers, type BuildLimits, type CreateDriversOptions } from './drivers/create.js';
+export {
+  createDrivers,
+  type AgentDrivers,
+  type BuildLimits,
+  type CreateDriversOptions,
+} from './drivers/create.js';
 export { probeDrivers, type DriverArea, type DriverChoice, type DriverChoices } from './drivers/probe.js';
 export type * from './drivers/types.js';

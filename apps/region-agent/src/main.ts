@@ -3,12 +3,17 @@ import { pino } from 'pino';
 import { createRegionAgent } from './agent.js';
 import { HttpControlPlane } from './control/http-control-plane.js';
 
-const { NEBO_API_URL: url = 'http://127.0.0.1:4000', NEBO_REGION_TOKEN: token, NEBO_HOME: home = '.nebo' } = process.env;
+const {
+  NEBO_API_URL: url = 'http://127.0.0.1:4000',
+  NEBO_REGION_TOKEN: token,
+  NEBO_HOME: home = '.nebo',
+} = process.env;
 if (!token) throw new Error('NEBO_REGION_TOKEN is not set: make one with `npm run -s admin -- region token`');
 const agent = createRegionAgent({
   controlPlane: new HttpControlPlane({ url, token }),
   home: join(resolve(home), 'region-agent'),
   log: pino({ name: 'region-agent' }),
 });
-for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => void agent.stop().then(() => process.exit(0)));
+for (const name of ['SIGTERM', 'SIGINT'] as const)
+  process.once(name, () => void agent.stop().then(() => process.exit(0)));
 await agent.start();

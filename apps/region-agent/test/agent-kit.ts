@@ -36,7 +36,11 @@ export interface Stage {
 }
 
 /** A control plane and an agent that follows it, with all areas on one driver. */
-export async function stage(driver: DriverName, limits: Partial<BuildLimits> = {}, egress: Egress | null = null): Promise<Stage> {
+export async function stage(
+  driver: DriverName,
+  limits: Partial<BuildLimits> = {},
+  egress: Egress | null = null,
+): Promise<Stage> {
   const plane = await new FakeControlPlane().start();
   const home = await mkdtemp(join(tmpdir(), 'nebo-agent-'));
   const agent = await startAgent(plane, home, driver, limits, egress);
@@ -61,7 +65,15 @@ export async function startAgent(
 ): Promise<RegionAgent> {
   const choices = await probeDrivers({ NEBO_DRIVERS: `builds=${driver},replicas=${driver}` });
   const runs = new Runs(home, testLog);
-  const drivers = await createDrivers({ home, log: testLog, runs, egress, choices, buildLimits, graceMs: 1_000 });
+  const drivers = await createDrivers({
+    home,
+    log: testLog,
+    runs,
+    egress,
+    choices,
+    buildLimits,
+    graceMs: 1_000,
+  });
   const agent = createRegionAgent({
     controlPlane: new HttpControlPlane({ url: plane.url, token: plane.token }),
     home,

@@ -23,7 +23,12 @@ describe('the agent and its control plane', () => {
     const url = address('web');
     on.plane.epoch++;
     await eventually(() => on.agent.status().state === 'superseded');
-    await eventually(() => fetch(url).then(() => false, () => true));
+    await eventually(() =>
+      fetch(url).then(
+        () => false,
+        () => true,
+      ),
+    );
     const told = on.plane.observed.length;
     await later(300);
     expect(on.plane.observed).toHaveLength(told);
@@ -45,7 +50,12 @@ describe('the agent and its control plane', () => {
 
   it('sends every log line once and in order, though connections break and answers are lost', async () => {
     const lines = `let i = 0; const t = setInterval(() => { for (let k = 0; k < 50; k++) console.log('line ' + i++); if (i >= 2000) clearInterval(t); }, 10);`;
-    const build = await buildOf(on.plane, 'log', { 'w.js': lines, 'index.html': '' }, { build_command: 'node w.js' });
+    const build = await buildOf(
+      on.plane,
+      'log',
+      { 'w.js': lines, 'index.html': '' },
+      { build_command: 'node w.js' },
+    );
     on.plane.want('log', 1, build);
     for (let i = 0; i < 4; i++) {
       await later(80);
@@ -64,8 +74,19 @@ describe('the agent and its control plane', () => {
 
   it('runs at most two builds at a time and cancels one that waits', async () => {
     for (const id of ['a', 'b', 'c'])
-      on.plane.want(id, 1, await buildOf(on.plane, id, { 'index.html': '' }, { build_command: `echo begun; sleep ${id === 'c' ? 0 : 1000}` }));
-    await eventually(() => on.plane.lines('build-a').includes('begun') && on.plane.lines('build-b').includes('begun'));
+      on.plane.want(
+        id,
+        1,
+        await buildOf(
+          on.plane,
+          id,
+          { 'index.html': '' },
+          { build_command: `echo begun; sleep ${id === 'c' ? 0 : 1000}` },
+        ),
+      );
+    await eventually(
+      () => on.plane.lines('build-a').includes('begun') && on.plane.lines('build-b').includes('begun'),
+    );
     await later(100);
     expect(on.plane.latest('c')).toBeUndefined();
     on.plane.want('b', 2, await buildOf(on.plane, 'b', { 'index.html': '' }), true);
@@ -76,7 +97,11 @@ describe('the agent and its control plane', () => {
   });
 
   it('a newer generation with another source ends the older work', async () => {
-    on.plane.want('x', 1, await buildOf(on.plane, 'x', { 'index.html': 'old' }, { build_command: 'echo begun; sleep 1000' }));
+    on.plane.want(
+      'x',
+      1,
+      await buildOf(on.plane, 'x', { 'index.html': 'old' }, { build_command: 'echo begun; sleep 1000' }),
+    );
     await eventually(() => on.plane.lines('build-x').includes('begun'));
     on.plane.want('x', 2, await buildOf(on.plane, 'x', { 'index.html': 'new' }, { log_stream: 'build-x2' }));
     expect(await on.plane.see('x', 'success')).toMatchObject({ generation: 2 });
@@ -84,13 +109,20 @@ describe('the agent and its control plane', () => {
 
   it('stops at once: builds and replicas end, nobody is sent there any more', async () => {
     on.plane.want('web', 1, await replicaOf(on.plane, 'web', helloServer));
-    on.plane.want('slow', 1, await buildOf(on.plane, 'slow', { 'index.html': '' }, { build_command: 'echo begun; sleep 1000' }));
+    on.plane.want(
+      'slow',
+      1,
+      await buildOf(on.plane, 'slow', { 'index.html': '' }, { build_command: 'echo begun; sleep 1000' }),
+    );
     await on.plane.see('web', 'ready');
     await eventually(() => on.plane.lines('build-slow').includes('begun'));
     const began = Date.now();
     await on.agent.stop();
     expect(Date.now() - began).toBeLessThan(10_000);
-    expect(on.plane.latest('web')).toMatchObject({ state: 'starting', reason: "The region's agent is stopping." });
+    expect(on.plane.latest('web')).toMatchObject({
+      state: 'starting',
+      reason: "The region's agent is stopping.",
+    });
     expect(await leftOver()).toEqual([]);
   });
 

@@ -43,7 +43,9 @@ describe('ArtifactCache', () => {
   });
 
   it('drops the longest unused when too large, never one that is held', async () => {
-    const all = await Promise.all(['x', 'y', 'z'].map((name) => blobOf(plane, { [name]: name.repeat(50_000) })));
+    const all = await Promise.all(
+      ['x', 'y', 'z'].map((name) => blobOf(plane, { [name]: name.repeat(50_000) })),
+    );
     const [x, y, z] = all.map((blob) => blob.sha256) as [string, string, string];
     const cache = new ArtifactCache(dir, 120_000);
     await cache.hold(x, blobs, signal);

@@ -15,7 +15,9 @@ describe('cgroups', () => {
 
   it('v1: three mounts, one folder in each', async () => {
     for (const name of ['cpu,cpuacct', 'memory', 'pids']) await mkdir(join(root, name));
-    const mounts = ['cpu,cpuacct', 'memory', 'pids'].map((name) => `cgroup ${root}/${name} cgroup rw,relatime,${name} 0 0`).join('\n');
+    const mounts = ['cpu,cpuacct', 'memory', 'pids']
+      .map((name) => `cgroup ${root}/${name} cgroup rw,relatime,${name} 0 0`)
+      .join('\n');
     const groups = new Cgroups((await findHierarchy(mounts))!, 'abc');
     expect(groups.version).toBe(1);
     const group = await groups.create('run', limits);
@@ -24,7 +26,10 @@ describe('cgroups', () => {
     expect(await read('pids/nebo-abc/run/pids.max')).toBe('50');
     expect(group.procsFiles).toHaveLength(3);
     expect(await group.outOfMemory()).toBe(false);
-    await writeFile(join(root, 'memory/nebo-abc/run/memory.oom_control'), 'oom_kill_disable 0\nunder_oom 0\noom_kill 2\n');
+    await writeFile(
+      join(root, 'memory/nebo-abc/run/memory.oom_control'),
+      'oom_kill_disable 0\nunder_oom 0\noom_kill 2\n',
+    );
     expect(await group.outOfMemory()).toBe(true);
   });
 

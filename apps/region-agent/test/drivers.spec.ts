@@ -31,18 +31,32 @@ for (const driver of drivers) {
 
     describe('builds', () => {
       it('a static folder: no commands, the files as they are', async () => {
-        on.plane.want('static', 1, await buildOf(on.plane, 'static', { 'index.html': '<h1>hi</h1>', 'a/b.css': 'x' }));
+        on.plane.want(
+          'static',
+          1,
+          await buildOf(on.plane, 'static', { 'index.html': '<h1>hi</h1>', 'a/b.css': 'x' }),
+        );
         const seen = await on.plane.see('static', 'success');
-        expect(seen).toMatchObject({ generation: 1, reason: null, facts: { artifact_kind: 'static', start_command: null, stack: 'static' } });
+        expect(seen).toMatchObject({
+          generation: 1,
+          reason: null,
+          facts: { artifact_kind: 'static', start_command: null, stack: 'static' },
+        });
         const { sha256 } = (seen.facts as { artifact: { sha256: string } }).artifact;
         const summary = await checkArchive(Readable.from([on.plane.blobs.get(sha256)!]));
         expect(summary.files).toMatchObject({ files: 2, topLevel: ['a', 'index.html'] });
         expect(on.plane.done.has('build-static')).toBe(true);
-        expect(on.plane.lines('build-static').join('\n')).toMatch(/==> fetch[^]*==> detect[^]*==> package[^]*took/);
+        expect(on.plane.lines('build-static').join('\n')).toMatch(
+          /==> fetch[^]*==> detect[^]*==> package[^]*took/,
+        );
       });
 
       it('equal sources give the same artifact', async () => {
-        on.plane.want('again', 1, await buildOf(on.plane, 'again', { 'index.html': '<h1>hi</h1>', 'a/b.css': 'x' }));
+        on.plane.want(
+          'again',
+          1,
+          await buildOf(on.plane, 'again', { 'index.html': '<h1>hi</h1>', 'a/b.css': 'x' }),
+        );
         const seen = await on.plane.see('again', 'success');
         expect(seen.facts['artifact']).toEqual(on.plane.latest('static')!.facts['artifact']);
       });
@@ -52,7 +66,13 @@ for (const driver of drivers) {
           'package.json': JSON.stringify({ scripts: { build: 'node make.js' } }),
           'make.js': `const fs = require('fs'); fs.mkdirSync('dist'); fs.writeFileSync('dist/index.html', process.env.TITLE + process.version); console.log('made \\u001b[32mgreen\\u001b[0m', process.env.TOKEN)`,
         };
-        on.plane.want('dist', 1, await buildOf(on.plane, 'dist', files, { env: [plain('TITLE', "it's"), secret('TOKEN', 'tok-123456')] }));
+        on.plane.want(
+          'dist',
+          1,
+          await buildOf(on.plane, 'dist', files, {
+            env: [plain('TITLE', "it's"), secret('TOKEN', 'tok-123456')],
+          }),
+        );
         await on.plane.see('dist', 'success', 40_000);
         const log = on.plane.lines('build-dist').join('\n');
         expect(log).toContain('$ npm run build');
@@ -61,10 +81,22 @@ for (const driver of drivers) {
       });
 
       it('a Node server in a workspace folder', async () => {
-        const files = { 'apps/web/package.json': JSON.stringify({ scripts: { start: 'node server.js' } }), 'apps/web/server.js': helloServer, 'README.md': 'x' };
-        on.plane.want('server', 1, await buildOf(on.plane, 'server', files, { root_directory: './apps/web/' }));
+        const files = {
+          'apps/web/package.json': JSON.stringify({ scripts: { start: 'node server.js' } }),
+          'apps/web/server.js': helloServer,
+          'README.md': 'x',
+        };
+        on.plane.want(
+          'server',
+          1,
+          await buildOf(on.plane, 'server', files, { root_directory: './apps/web/' }),
+        );
         const seen = await on.plane.see('server', 'success');
-        expect(seen.facts).toMatchObject({ artifact_kind: 'server', start_command: 'npm start', stack: 'node' });
+        expect(seen.facts).toMatchObject({
+          artifact_kind: 'server',
+          start_command: 'npm start',
+          stack: 'node',
+        });
       });
 
       it('a failing command: reason with step and exit code, last lines in the log', async () => {
@@ -81,11 +113,31 @@ for (const driver of drivers) {
       });
 
       it.each([
-        ['nothing', { 'README.md': 'x' }, {}, /^detect: Nothing to build or serve was found in the source: looked for package.json/],
-        ['climb', { 'index.html': 'x' }, { root_directory: '../..' }, /^detect: root_directory "..\/.." leaves the source folder/],
-        ['backend', { 'index.html': 'x' }, { app_type: 'backend' }, /^package: This is a backend app, but nothing to start was found/],
+        [
+          'nothing',
+          { 'README.md': 'x' },
+          {},
+          /^detect: Nothing to build or serve was found in the source: looked for package.json/,
+        ],
+        [
+          'climb',
+          { 'index.html': 'x' },
+          { root_directory: '../..' },
+          /^detect: root_directory "..\/.." leaves the source folder/,
+        ],
+        [
+          'backend',
+          { 'index.html': 'x' },
+          { app_type: 'backend' },
+          /^package: This is a backend app, but nothing to start was found/,
+        ],
         ['json', { 'package.json': '{' }, {}, /^detect: package.json is not valid JSON/],
-        ['link', { 'package.json': '{}' }, { build_command: 'ln -s /etc dist', output_directory: 'dist' }, /^package: output_directory "dist" is a link that leaves/],
+        [
+          'link',
+          { 'package.json': '{}' },
+          { build_command: 'ln -s /etc dist', output_directory: 'dist' },
+          /^package: output_directory "dist" is a link that leaves/,
+        ],
       ])('refuses %s with a sentence', async (id, files, more, reason) => {
         on.plane.want(id, 1, await buildOf(on.plane, id, files as unknown as Record<string, string>, more));
         expect((await on.plane.see(id, 'error')).reason).toMatch(reason);
@@ -95,11 +147,18 @@ for (const driver of drivers) {
         const build = await buildOf(on.plane, 'junk', { 'index.html': 'x' });
         build.spec.source = on.plane.put(Buffer.from('no archive'));
         on.plane.want('junk', 1, build);
-        expect((await on.plane.see('junk', 'error')).reason).toMatch(/^fetch: The archive is refused: it is not a gzip file/);
+        expect((await on.plane.see('junk', 'error')).reason).toMatch(
+          /^fetch: The archive is refused: it is not a gzip file/,
+        );
       });
 
       it('cancelled: its processes end, its folder goes', async () => {
-        const build = await buildOf(on.plane, 'cancel', { 'index.html': '' }, { build_command: 'echo begun; sleep 1000 & sleep 1000' });
+        const build = await buildOf(
+          on.plane,
+          'cancel',
+          { 'index.html': '' },
+          { build_command: 'echo begun; sleep 1000 & sleep 1000' },
+        );
         on.plane.want('cancel', 1, build);
         await eventually(() => on.plane.lines('build-cancel').includes('begun'));
         on.plane.want('cancel', 2, build, true);
@@ -108,7 +167,9 @@ for (const driver of drivers) {
       });
 
       it('asked again: a finished build is reported, not made again', async () => {
-        const { item } = { item: await buildOf(on.plane, 'static', { 'index.html': '<h1>hi</h1>', 'a/b.css': 'x' }) };
+        const { item } = {
+          item: await buildOf(on.plane, 'static', { 'index.html': '<h1>hi</h1>', 'a/b.css': 'x' }),
+        };
         const made = on.plane.lines('build-static').length;
         on.plane.want('static', 5, item);
         await eventually(() => on.plane.latest('static')?.generation === 5);
@@ -123,7 +184,10 @@ for (const driver of drivers) {
         const replica = await replicaOf(on.plane, 'web', helloServer, { env });
         on.plane.want('web', 1, replica);
         const seen = await on.plane.see('web', 'ready');
-        expect(seen.facts).toMatchObject({ isolated: driver === 'local', ready_at: expect.any(String) as string });
+        expect(seen.facts).toMatchObject({
+          isolated: driver === 'local',
+          ready_at: expect.any(String) as string,
+        });
         expect(await ask('web', '/x?y=1')).toMatchObject({ hello: 'привет "мир"', path: '/x?y=1' });
         await eventually(() => on.plane.lines('replica-web').includes('request /x?y=1'));
         expect(on.plane.lines('replica-web')).toContain('listening, key ********');
@@ -146,9 +210,15 @@ for (const driver of drivers) {
         const redirect = `require('http').createServer((q, r) => r.writeHead(302, { location: 'http://127.0.0.1:1/' }).end()).listen(process.env.PORT, process.env.HOST)`;
         on.plane.want('redirect', 1, await replicaOf(on.plane, 'redirect', redirect));
         const busy = redirect.replace('302', '503');
-        on.plane.want('busy', 1, await replicaOf(on.plane, 'busy', busy, { readiness_path: '/health', ready_timeout_ms: 1_500 }));
+        on.plane.want(
+          'busy',
+          1,
+          await replicaOf(on.plane, 'busy', busy, { readiness_path: '/health', ready_timeout_ms: 1_500 }),
+        );
         await on.plane.see('redirect', 'ready');
-        expect((await on.plane.see('busy', 'failed')).reason).toBe('The app was not ready within 2 s: GET /health answered 503.');
+        expect((await on.plane.see('busy', 'failed')).reason).toBe(
+          'The app was not ready within 2 s: GET /health answered 503.',
+        );
         for (const id of ['redirect', 'busy']) on.plane.forget('replica', id);
       });
 
@@ -156,7 +226,9 @@ for (const driver of drivers) {
         const crash = `console.log('starting'); console.error('no database'); process.exit(3)`;
         on.plane.want('crash', 1, await replicaOf(on.plane, 'crash', crash));
         expect((await on.plane.see('crash', 'failed')).reason).toBe('exited with code 3: no database');
-        await eventually(() => on.plane.lines('replica-crash').filter((line) => line === 'starting').length === 3);
+        await eventually(
+          () => on.plane.lines('replica-crash').filter((line) => line === 'starting').length === 3,
+        );
         on.plane.forget('replica', 'crash');
       });
 
@@ -182,7 +254,9 @@ for (const driver of drivers) {
         expect(on.plane.latest('change')).toMatchObject({ state: 'ready', facts: { started_at: first } });
         const spec = { ...replica.spec, env: [plain('GREETING', 'new')] };
         on.plane.want('change', 3, { kind: 'replica', spec });
-        await eventually(() => on.plane.latest('change')?.generation === 3 && on.plane.latest('change')?.state === 'ready');
+        await eventually(
+          () => on.plane.latest('change')?.generation === 3 && on.plane.latest('change')?.state === 'ready',
+        );
         expect(await ask('change')).toMatchObject({ hello: 'new' });
         on.plane.forget('replica', 'change');
       });

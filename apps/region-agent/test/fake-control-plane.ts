@@ -66,7 +66,10 @@ export class FakeControlPlane {
   }
 
   want(id: string, generation: number, of: Spec, gone = false): void {
-    this.items.set(`${of.kind}/${id}`, { item: { id, generation, gone, ...of } as Wanted, version: ++this.version });
+    this.items.set(`${of.kind}/${id}`, {
+      item: { id, generation, gone, ...of } as Wanted,
+      version: ++this.version,
+    });
     for (const tell of this.waiting) tell();
   }
 
@@ -92,8 +95,12 @@ export class FakeControlPlane {
       if (found?.state === state) return found;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
-    const streams = [...this.logs.keys()].map((stream) => `${stream}:\n${this.lines(stream).slice(-20).join('\n')}`);
-    throw new Error(`${id} is not ${state}: ${JSON.stringify(this.observed.filter((item) => item.id === id))}\n${streams.join('\n')}`);
+    const streams = [...this.logs.keys()].map(
+      (stream) => `${stream}:\n${this.lines(stream).slice(-20).join('\n')}`,
+    );
+    throw new Error(
+      `${id} is not ${state}: ${JSON.stringify(this.observed.filter((item) => item.id === id))}\n${streams.join('\n')}`,
+    );
   }
 
   private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -112,7 +119,13 @@ export class FakeControlPlane {
       this.observed.push(...(JSON.parse(String(await body(request))) as { items: Observed[] }).items);
       return say(200);
     }
-    if (action === 'log') return this.log(decodeURIComponent(name), JSON.parse(String(await body(request))) as LogBatch, request, say);
+    if (action === 'log')
+      return this.log(
+        decodeURIComponent(name),
+        JSON.parse(String(await body(request))) as LogBatch,
+        request,
+        say,
+      );
     if (request.method === 'PUT') {
       const bytes = await body(request);
       const { sha256 } = this.put(bytes);
@@ -123,7 +136,11 @@ export class FakeControlPlane {
     response.writeHead(200, { 'content-length': bytes.length }).end(bytes);
   }
 
-  private async wanted(url: URL, request: IncomingMessage, say: (status: number, value?: unknown) => void): Promise<void> {
+  private async wanted(
+    url: URL,
+    request: IncomingMessage,
+    say: (status: number, value?: unknown) => void,
+  ): Promise<void> {
     const since = url.searchParams.get('since');
     const after = since === null ? 0 : Number(since);
     const news = () => [...this.items.values()].filter((entry) => since === null || entry.version > after);
@@ -140,10 +157,19 @@ export class FakeControlPlane {
         this.waiting.add(end);
         request.socket.once('close', end);
       });
-    say(200, { cursor: String(this.version), full: since === null, items: news().map((entry) => entry.item) });
+    say(200, {
+      cursor: String(this.version),
+      full: since === null,
+      items: news().map((entry) => entry.item),
+    });
   }
 
-  private log(stream: string, batch: LogBatch, request: IncomingMessage, say: (status: number) => void): void {
+  private log(
+    stream: string,
+    batch: LogBatch,
+    request: IncomingMessage,
+    say: (status: number) => void,
+  ): void {
     const lines = this.logs.get(stream) ?? new Map<number, string>();
     this.logs.set(stream, lines);
     const received = this.received.get(stream) ?? [];

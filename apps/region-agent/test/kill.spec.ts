@@ -30,7 +30,9 @@ describe('kill -9 of the agent', () => {
       platform: 'node',
       format: 'esm',
       conditions: ['nebo-src'],
-      banner: { js: `import { createRequire as _r } from 'node:module'; const require = _r(import.meta.url);` },
+      banner: {
+        js: `import { createRequire as _r } from 'node:module'; const require = _r(import.meta.url);`,
+      },
       logLevel: 'error',
     });
   }, 60_000);
@@ -44,7 +46,13 @@ describe('kill -9 of the agent', () => {
   afterAll(() => rm(work, { recursive: true, force: true }));
 
   const start = (driver: string): ChildProcess => {
-    const env = { PATH: process.env['PATH'], NEBO_API_URL: plane.url, NEBO_REGION_TOKEN: plane.token, NEBO_HOME: work, NEBO_DRIVERS: `builds=${driver},replicas=${driver}` };
+    const env = {
+      PATH: process.env['PATH'],
+      NEBO_API_URL: plane.url,
+      NEBO_REGION_TOKEN: plane.token,
+      NEBO_HOME: work,
+      NEBO_DRIVERS: `builds=${driver},replicas=${driver}`,
+    };
     const child = spawn(process.execPath, [bundle], { env, stdio: ['ignore', 'ignore', 'inherit'] });
     agents.push(child);
     return child;
@@ -57,42 +65,60 @@ describe('kill -9 of the agent', () => {
   /** Command lines with the words by which the tests' processes are known. */
   const running = async (word: string) => {
     const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
-    const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, 'latin1').catch(() => '')));
+    const lines = await Promise.all(
+      pids.map((pid) => readFile(`/proc/${pid}/cmdline`, 'latin1').catch(() => '')),
+    );
     return lines.filter((line) => line.includes(word)).length;
   };
 
   for (const driver of ['simulated', 'local']) {
     const run = driver === 'local' && missing !== null ? it.skip : it;
-    run(`${driver}: the next agent ends what was left and makes it anew; SIGTERM leaves nothing`, async () => {
-      const first = start(driver);
-      // One that leaves its process group and its parent.
-      const stray = helloServer.replace('const http', `require('child_process').spawn('setsid', ['sleep', '8831'], { detached: true, stdio: 'ignore' }).unref(); const http`);
-      plane.want('web', 1, await replicaOf(plane, 'web', stray));
-      plane.want('slow', 1, await buildOf(plane, 'slow', { 'index.html': '' }, { build_command: 'echo begun; setsid sleep 8832 & sleep 8833' }));
-      await plane.see('web', 'ready');
-      await eventually(() => plane.lines('build-slow').includes('begun'));
-      first.kill('SIGKILL');
-      plane.observed.length = 0;
+    run(
+      `${driver}: the next agent ends what was left and makes it anew; SIGTERM leaves nothing`,
+      async () => {
+        const first = start(driver);
+        // One that leaves its process group and its parent.
+        const stray = helloServer.replace(
+          'const http',
+          `require('child_process').spawn('setsid', ['sleep', '8831'], { detached: true, stdio: 'ignore' }).unref(); const http`,
+        );
+        plane.want('web', 1, await replicaOf(plane, 'web', stray));
+        plane.want(
+          'slow',
+          1,
+          await buildOf(
+            plane,
+            'slow',
+            { 'index.html': '' },
+            { build_command: 'echo begun; setsid sleep 8832 & sleep 8833' },
+          ),
+        );
+        await plane.see('web', 'ready');
+        await eventually(() => plane.lines('build-slow').includes('begun'));
+        first.kill('SIGKILL');
+        plane.observed.length = 0;
 
-      start(driver);
-      await plane.see('web', 'ready', 30_000);
-      await eventually(() => plane.latest('slow')?.state === 'building');
-      expect(await hello('web')).toMatchObject({ hello: 'world' });
-      await eventually(async () => (await running('8831')) === 1);
-      expect(plane.epoch).toBe(2);
-      // The second build's log goes on behind the first one's.
-      await eventually(() => plane.lines('build-slow').filter((line) => line === 'begun').length === 2);
+        start(driver);
+        await plane.see('web', 'ready', 30_000);
+        await eventually(() => plane.latest('slow')?.state === 'building');
+        expect(await hello('web')).toMatchObject({ hello: 'world' });
+        await eventually(async () => (await running('8831')) === 1);
+        expect(plane.epoch).toBe(2);
+        // The second build's log goes on behind the first one's.
+        await eventually(() => plane.lines('build-slow').filter((line) => line === 'begun').length === 2);
 
-      const last = agents.at(-1)!;
-      const began = Date.now();
-      last.kill('SIGTERM');
-      await new Promise((resolve) => last.once('exit', resolve));
-      expect(Date.now() - began).toBeLessThan(10_000);
-      expect(await marked((mark) => mark.startsWith(`${homeTag(home())}:`))).toEqual([]);
-      for (const word of ['8831', '8832', '8833']) expect([word, await running(word)]).toEqual([word, 0]);
-      expect(await readdir(join(home(), 'runs'))).toEqual([]);
-      const spaces = await readdir('/run/netns').catch(() => []);
-      expect(spaces.filter((name) => name.includes(homeTag(home())))).toEqual([]);
-    }, 90_000);
+        const last = agents.at(-1)!;
+        const began = Date.now();
+        last.kill('SIGTERM');
+        await new Promise((resolve) => last.once('exit', resolve));
+        expect(Date.now() - began).toBeLessThan(10_000);
+        expect(await marked((mark) => mark.startsWith(`${homeTag(home())}:`))).toEqual([]);
+        for (const word of ['8831', '8832', '8833']) expect([word, await running(word)]).toEqual([word, 0]);
+        expect(await readdir(join(home(), 'runs'))).toEqual([]);
+        const spaces = await readdir('/run/netns').catch(() => []);
+        expect(spaces.filter((name) => name.includes(homeTag(home())))).toEqual([]);
+      },
+      90_000,
+    );
   }
 });

@@ -28,7 +28,11 @@ describe('LineSplitter', () => {
   ])('takes %s', (_, chunks, lines) => expect(split(chunks)).toEqual(lines));
 
   it('splits a long line, never inside a character or a secret', () => {
-    const lines = split([`${'x'.repeat(95)}SECRETVALUE${'y'.repeat(95)}😀${'z'.repeat(60)}`], ['SECRETVALUE'], 100);
+    const lines = split(
+      [`${'x'.repeat(95)}SECRETVALUE${'y'.repeat(95)}😀${'z'.repeat(60)}`],
+      ['SECRETVALUE'],
+      100,
+    );
     expect(lines.every((line) => line.length <= 102)).toBe(true);
     expect(lines.join('')).toBe(`${'x'.repeat(95)}${mask}${'y'.repeat(95)}😀${'z'.repeat(60)}`);
     expect(lines.join('')).not.toContain('SECRET');
@@ -74,7 +78,9 @@ describe('LogShipper', () => {
     await log.close(true);
     expect(sent.map((batch) => batch.lines.length)).toEqual([200, 200, 50, 0]);
     expect(sent.at(-1)!.done).toBe(true);
-    expect(sent.flatMap((batch) => batch.lines).every((line, i) => line.seq === i && line.line === String(i))).toBe(true);
+    expect(
+      sent.flatMap((batch) => batch.lines).every((line, i) => line.seq === i && line.line === String(i)),
+    ).toBe(true);
     await all.stop(100);
   });
 
@@ -100,7 +106,11 @@ describe('LogShipper', () => {
     b.line('two');
     a.line('three');
     await Promise.all([a.close(false), b.close(false)]);
-    expect(sent.flatMap((batch) => batch.lines.map((line) => [line.seq, line.line]))).toEqual([[0, 'one'], [1, 'two'], [2, 'three']]);
+    expect(sent.flatMap((batch) => batch.lines.map((line) => [line.seq, line.line]))).toEqual([
+      [0, 'one'],
+      [1, 'two'],
+      [2, 'three'],
+    ]);
     await all.stop(10);
   });
 
@@ -120,7 +130,9 @@ describe('LogShipper', () => {
     await log.close(false);
     const lines = sent.flatMap((batch) => batch.lines);
     expect(lines.length).toBeLessThan(20);
-    expect(lines.at(-1)!.line).toBe(`nebo: ${100 - lines.length + 1} log lines were lost here, more came than could be sent`);
+    expect(lines.at(-1)!.line).toBe(
+      `nebo: ${100 - lines.length + 1} log lines were lost here, more came than could be sent`,
+    );
     expect(lines.map((line) => line.seq)).toEqual(lines.map((_, i) => i));
     await all.stop(10);
   });
@@ -142,10 +154,17 @@ describe('small parts', () => {
   });
 
   it('reads NEBO_DRIVERS and refuses what it cannot do', async () => {
-    expect([...parseDrivers('machines=local, builds=simulated')]).toEqual([['machines', 'local'], ['builds', 'simulated']]);
+    expect([...parseDrivers('machines=local, builds=simulated')]).toEqual([
+      ['machines', 'local'],
+      ['builds', 'simulated'],
+    ]);
     await expect(probeDrivers({ NEBO_DRIVERS: 'builds' })).rejects.toThrow('area=driver');
     await expect(probeDrivers({ NEBO_DRIVERS: 'builds=magic' })).rejects.toThrow('not "magic"');
     const { replicas } = await probeDrivers({ NEBO_DRIVERS: 'replicas=simulated' });
-    expect(replicas).toEqual({ driver: 'simulated', isolated: false, why: 'plain processes, asked for by NEBO_DRIVERS' });
+    expect(replicas).toEqual({
+      driver: 'simulated',
+      isolated: false,
+      why: 'plain processes, asked for by NEBO_DRIVERS',
+    });
   });
 });

@@ -6,7 +6,10 @@ import { type BuildSpec, type EnvEntry, type ReplicaSpec } from '@nebo/contracts
 import { type FakeControlPlane } from './fake-control-plane.js';
 
 /** Packs files (path → text) and gives them to the control plane as a blob. */
-export async function blobOf(plane: FakeControlPlane, files: Record<string, string>): Promise<{ sha256: string; bytes: number }> {
+export async function blobOf(
+  plane: FakeControlPlane,
+  files: Record<string, string>,
+): Promise<{ sha256: string; bytes: number }> {
   const dir = await mkdtemp(join(tmpdir(), 'nebo-src-'));
   try {
     for (const [path, text] of Object.entries(files)) {
@@ -14,7 +17,8 @@ export async function blobOf(plane: FakeControlPlane, files: Record<string, stri
       await writeFile(join(dir, path), text);
     }
     const parts: Buffer[] = [];
-    for await (const part of (await packFolder(dir, { ignoreRules: 'none' })).stream) parts.push(part as Buffer);
+    for await (const part of (await packFolder(dir, { ignoreRules: 'none' })).stream)
+      parts.push(part as Buffer);
     return plane.put(Buffer.concat(parts));
   } finally {
     await rm(dir, { recursive: true, force: true });

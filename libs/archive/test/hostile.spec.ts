@@ -3,9 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { ArchiveRefused, checkArchive, extractArchive } from '../src/index.js';
-import { families } from './hostile.js';
+import { entryFamilies } from './hostile.js';
+import { streamFamilies } from './hostile-streams.js';
 import { Random } from './random.js';
 
+const families = [...entryFamilies, ...streamFamilies];
 /** Mutations of each family; `NEBO_HOSTILE_MUTATIONS=40` is the bar of reliability.md section 7. */
 const mutations = Number(process.env['NEBO_HOSTILE_MUTATIONS'] ?? 4);
 const seed = Number(process.env['NEBO_SEED'] ?? 20261121);

@@ -125,7 +125,8 @@ export function StringsField(options: FieldOptions & { maxItems?: number; minIte
 export function ListField(of: () => new () => object, options: FieldOptions & { maxItems?: number } = {}) {
   return field(
     options,
-    { type: of, isArray: true } as ApiPropertyOptions,
+    // The generator knows a lazy type by the name `type` of its function.
+    { type: () => of(), isArray: true } as ApiPropertyOptions,
     IsArray(),
     ...(options.maxItems !== undefined ? [ArrayMaxSize(options.maxItems)] : []),
     ValidateNested({ each: true }),
@@ -135,7 +136,7 @@ export function ListField(of: () => new () => object, options: FieldOptions & { 
 
 /** A record inside a record. */
 export function RecordField(of: () => new () => object, options: FieldOptions = {}) {
-  return field(options, { type: of } as ApiPropertyOptions, ValidateNested(), Type(of));
+  return field(options, { type: () => of() } as ApiPropertyOptions, ValidateNested(), Type(of));
 }
 
 /** An object of unknown fields. */

@@ -2,6 +2,7 @@ import { applyDecorators, HttpCode, SetMetadata } from '@nestjs/common';
 import { RouteConfig } from '@nestjs/platform-fastify';
 import {
   ApiBody,
+  ApiConsumes,
   ApiExtension,
   ApiOperation,
   ApiParam,
@@ -86,6 +87,7 @@ export function Operation(spec: OperationSpec): MethodDecorator {
   if (spec.body) decorators.push(ApiBody({ type: spec.body, required: !spec.bodyOptional }));
   if (spec.upload) {
     decorators.push(
+      ApiConsumes(spec.upload),
       ApiBody({ required: true, schema: { type: 'string', format: 'binary' } }),
       ApiExtension('x-nebo-upload', spec.upload),
       // The kit lets this media type through to the handler as a stream.

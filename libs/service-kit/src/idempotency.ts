@@ -76,7 +76,7 @@ export async function once<T>(
   if (known) return repeat(known, request);
   const answer = await effect();
   await tx.query(
-    'insert into idempotency_key (scope, key, request_hash, status, body, resource_id) values ($1, $2, $3, $4, $5::jsonb, $6::uuid)',
+    'insert into idempotency_key (scope, key, request_hash, status, body, resource_id) values ($1, $2, $3, $4, $5::json, $6::uuid)',
     [
       request.scope,
       request.key,

@@ -77,7 +77,8 @@ async function documentOf(definition: ServiceDefinition, runtime: Runtime): Prom
     logger: false,
     abortOnError: false,
   });
-  return SwaggerModule.createDocument(app, new DocumentBuilder().setOpenAPIVersion('3.1.0').build());
+  // An operation's own tag only: the generator would add the controller's name.
+  return SwaggerModule.createDocument(app, new DocumentBuilder().setOpenAPIVersion('3.1.0').build(), { autoTagControllers: false });
 }
 
 function collectPaths(service: string, document: OpenAPIObject, paths: JsonObject): void {

@@ -20,7 +20,7 @@ describe('ensureDebianPackages', () => {
 });
 
 describe('what the scripts of tools/ import', () => {
-  it.each(['debian.ts', 'postgres-binaries.ts'])('%s loads in Node as it is', async (name) => {
+  it.each(['debian.ts', '../../embedded-postgres/src/postgres-binaries.ts'])('%s loads in Node as it is', async (name) => {
     const url = new URL(`./${name}`, import.meta.url).href;
     const args = [
       '--input-type=module',

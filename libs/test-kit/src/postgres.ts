@@ -1,10 +1,10 @@
 import { type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { copyTemplate, findPostgres, logTail, startServer } from '@nebo/embedded-postgres';
 import pg from 'pg';
 import { chooseForm } from './engine.js';
 import { endProcess, freePort, kitFolder, noteLive, notePid, tempFolder } from './parts.js';
-import { copyTemplate, findPostgres, logTail, startServer } from './postgres-binaries.js';
 
 /** A running PostgreSQL 18 for tests. Its superuser is `postgres`; no password is checked. */
 export interface PostgresPart {

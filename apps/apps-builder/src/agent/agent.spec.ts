@@ -142,6 +142,17 @@ describe('the agent', () => {
       expect((await stateOf(item.id)).observed_state).toBe('ready');
     });
 
+    it('the same said again later is taken, but has no app looked at again', async () => {
+      const { app, item } = await replica();
+      const wakes = async () => (await bench.sql<{ wakes: string }>("select wakes from lifecycle where kind = 'rollout' and id = $1", [app.id]))[0]!.wakes;
+      await agent.observe(item, 'starting', { at: at(1) });
+      const before = await wakes();
+      expect(await agent.observe(item, 'starting', { at: at(2) })).toBe(1);
+      expect(await wakes()).toBe(before);
+      expect(await agent.observe(item, 'ready', { at: at(3) })).toBe(1);
+      expect(await wakes()).not.toBe(before);
+    });
+
     it('failed is final for its generation; an older generation changes nothing', async () => {
       const { item } = await replica();
       await agent.observe(item, 'failed', { reason: 'exit 1', at: at(1) });

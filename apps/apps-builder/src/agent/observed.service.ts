@@ -49,20 +49,25 @@ export class ObservedService {
 
   private async replica(tx: Sql, { region_id }: AgentIdentity, item: Observed): Promise<number> {
     const { host, port, isolated, started_at, ready_at } = replicaFacts(item.facts);
-    const rows = await tx.query<{ app_id: string }>(
-      `update replica set observed_generation = $3::int, observed_state = $4, observed_reason = $5, observed_at = $6::timestamptz,
-         received_at = now(), host = coalesce($7, host), port = coalesce($8::int, port), isolated = coalesce($9::boolean, isolated),
-         started_at = coalesce($10::timestamptz, started_at), ready_at = coalesce($11::timestamptz, ready_at),
-         ended_at = case when gone and $3::int = generation and $4 = 'gone' then now() end
-       where id = $1::uuid and region_id = $2::uuid and $3::int <= generation and ended_at is null
-         and (observed_generation is null or $3::int > observed_generation
-           or ($3::int = observed_generation and observed_state <> 'failed'
+    const rows = await tx.query<{ app_id: string; news: boolean }>(
+      `with before as (
+         select id, observed_generation, observed_state, host, port from replica where id = $1::uuid and region_id = $2::uuid for update)
+       update replica r set observed_generation = $3::int, observed_state = $4, observed_reason = $5, observed_at = $6::timestamptz,
+         received_at = now(), host = coalesce($7, r.host), port = coalesce($8::int, r.port), isolated = coalesce($9::boolean, r.isolated),
+         started_at = coalesce($10::timestamptz, r.started_at), ready_at = coalesce($11::timestamptz, r.ready_at),
+         ended_at = case when r.gone and $3::int = r.generation and $4 = 'gone' then now() end
+       from before b
+       where r.id = b.id and $3::int <= r.generation and r.ended_at is null
+         and (r.observed_generation is null or $3::int > r.observed_generation
+           or ($3::int = r.observed_generation and r.observed_state <> 'failed'
              -- The agent's clock may be set back: a minute after the last word, any word is newer.
-             and ($6::timestamptz > observed_at or received_at < now() - interval '1 minute')))
-       returning app_id`,
+             and ($6::timestamptz > r.observed_at or r.received_at < now() - interval '1 minute')))
+       returning r.app_id, (b.observed_generation, b.observed_state, b.host, b.port)
+         is distinct from (r.observed_generation, r.observed_state, r.host, r.port) as news`,
       [item.id, region_id, item.generation, item.state, item.reason, item.at, host, port, isolated, started_at, ready_at],
     );
-    if (rows[0]) await wake(tx, 'rollout', rows[0].app_id);
+    // The periodic full report says mostly what is known; it must not have every app looked at again.
+    if (rows[0]?.news) await wake(tx, 'rollout', rows[0].app_id);
     return rows.length;
   }
 }

@@ -25,8 +25,9 @@ export interface AppColumns {
   replica_memory_mb: number;
   deploy_strategy: string;
   current_build_id: string | null;
-  created_at: Date;
-  updated_at: Date;
+  /** A text where the row came as JSON. */
+  created_at: Date | string;
+  updated_at: Date | string;
 }
 
 /** The newest build of an app, as far as the app's record shows it. */
@@ -72,7 +73,7 @@ export function appRecord(row: AppColumns, newest: NewestBuild | null): V1App {
     vpc_id: row.vpc_id,
     cluster_id: row.region_id,
     deploy_strategy: row.deploy_strategy,
-    created_at: row.created_at.toISOString(),
-    updated_at: row.updated_at.toISOString(),
+    created_at: new Date(row.created_at).toISOString(),
+    updated_at: new Date(row.updated_at).toISOString(),
   };
 }

@@ -41,13 +41,19 @@ export class AppsService {
   ) {}
 
   /**
-   * One app, cheaply: one prepared statement.
+   * One app, cheaply: one prepared statement, and its row as one JSON text, since pg spends more on 27 columns than on
+   * everything else.
    * @param projectId null by the flat path; otherwise the app must lie in it
    * @throws ApiError 404
    */
   async get(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1App> {
-    const [row] = await this.database.named<Hot>('app_get', 'select * from app_get($1, $2)', [caller.account_id, pathId(id)]);
-    if (!row || (projectId !== null && row.project_id !== projectId.toLowerCase())) throw notFound();
+    const [found] = await this.database.named<{ row: string }>('app_get', 'select row_to_json(a)::text as row from app_get($1, $2) a', [
+      caller.account_id,
+      pathId(id),
+    ]);
+    if (!found) throw notFound();
+    const row = JSON.parse(found.row) as Hot;
+    if (projectId !== null && row.project_id !== projectId.toLowerCase()) throw notFound();
     return appRecord(row, row.newest_status === null ? null : { status: row.newest_status, deploy_state: row.newest_deploy_state });
   }
 

@@ -16,7 +16,10 @@ export const whoami: CommandSpec = {
       ['key_id', me.key_id],
       // An absent list is an older server's way to say "no limit".
       ['project_ids', me.project_ids === null || me.project_ids === undefined ? 'all' : cell(me.project_ids)],
-      ...me.policy.map(({ effect, actions, resources }): [string, string] => [effect, `${actions.join(', ')} on ${resources.join(', ')}`]),
+      ...me.policy.map(({ effect, actions, resources }): [string, string] => [
+        effect,
+        `${actions.join(', ')} on ${resources.join(', ')}`,
+      ]),
     ];
     if (!ctx.io.stdout.isTTY) return ctx.print.text(tabSeparated(rows));
     ctx.print.text(rows.map(([name, value]) => `${name.padEnd(12)} ${value}\n`).join(''));

@@ -78,7 +78,9 @@ export const app: GroupSpec = {
       async run(ctx) {
         const was = await readLink(ctx.io.cwd).catch(() => true);
         await removeLink(ctx.io.cwd);
-        ctx.talk.notice(was ? `Removed ${join(ctx.io.cwd, linkName)}; the app stays.` : 'This folder is not linked.');
+        ctx.talk.notice(
+          was ? `Removed ${join(ctx.io.cwd, linkName)}; the app stays.` : 'This folder is not linked.',
+        );
       },
     },
   ],
@@ -86,9 +88,11 @@ export const app: GroupSpec = {
 
 async function create(ctx: Context, named: string | undefined, options: Options): Promise<void> {
   const text = (name: string) => options[name] as string | undefined;
-  if (text('image') !== undefined && text('repo') !== undefined) throw usageError('An app comes from --image or from --repo, not from both');
+  if (text('image') !== undefined && text('repo') !== undefined)
+    throw usageError('An app comes from --image or from --repo, not from both');
   const replicas = text('replicas');
-  if (replicas !== undefined && !/^\d+$/.test(replicas)) throw usageError(`--replicas is a whole number, not "${replicas}"`);
+  if (replicas !== undefined && !/^\d+$/.test(replicas))
+    throw usageError(`--replicas is a whole number, not "${replicas}"`);
   const name = named ?? basename(await realpath(ctx.io.cwd));
   if (options['link']) await refuseOtherLink(ctx);
   const project = await needProject(ctx, false);
@@ -108,7 +112,11 @@ async function create(ctx: Context, named: string | undefined, options: Options)
     replica_count: replicas === undefined ? undefined : Number(replicas),
   });
   if (options['link']) await linkTo(ctx, made);
-  ctx.talk.notice(source === 'upload' ? `Made. Send a folder: nebo deploy FOLDER --app ${made.name}` : `Made. Build it: nebo deploy --app ${made.name}`);
+  ctx.talk.notice(
+    source === 'upload'
+      ? `Made. Send a folder: nebo deploy FOLDER --app ${made.name}`
+      : `Made. Build it: nebo deploy --app ${made.name}`,
+  );
   await ctx.print.record(made);
 }
 
@@ -141,6 +149,8 @@ async function linkTo(ctx: Context, { id, project_id, name }: V1App): Promise<vo
 /** `app create --link` in a linked folder would silently point it elsewhere. */
 async function refuseOtherLink(ctx: Context): Promise<void> {
   if (await readLink(ctx.io.cwd)) {
-    throw usageError(`This folder is linked already (${linkName})`, { hint: 'Leave --link out, or remove the link first: nebo app unlink' });
+    throw usageError(`This folder is linked already (${linkName})`, {
+      hint: 'Leave --link out, or remove the link first: nebo app unlink',
+    });
   }
 }

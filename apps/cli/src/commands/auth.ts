@@ -18,7 +18,8 @@ export const auth: GroupSpec = {
       usage: 'login',
       summary: 'check a key and keep it in a profile',
       example: 'nebo auth login --api-url https://cloud.example.com/v1\nnebo auth login --with-key < key.txt',
-      notes: 'The key is asked for, hidden, or read from stdin; never from an argument, which every process can see.',
+      notes:
+        'The key is asked for, hidden, or read from stdin; never from an argument, which every process can see.',
       flags: [flag('--with-key', 'read the key from stdin')],
       run: (ctx, _args, options) => login(ctx, options['withKey'] === true),
     },
@@ -45,13 +46,23 @@ export const auth: GroupSpec = {
 };
 
 async function login(ctx: Context, withKey: boolean): Promise<void> {
-  const { apiUrl, profileName, config, configPath: path, profile } = await readAccount(ctx.flags, ctx.io.env, true);
+  const {
+    apiUrl,
+    profileName,
+    config,
+    configPath: path,
+    profile,
+  } = await readAccount(ctx.flags, ctx.io.env, true);
   let key: string;
   if (withKey) key = (await readAll(ctx.io.stdin)).trim();
   else if (ctx.prompts.possible) {
     ctx.talk.notice(`Address: ${apiUrl}. A key is made in the panel: ${new URL(apiUrl).origin}/`);
     key = await ctx.prompts.askHidden('Key (hidden): ');
-  } else throw missing('key', '--with-key reads it from stdin (nebo auth login --with-key < key.txt), or set NEBO_API_KEY');
+  } else
+    throw missing(
+      'key',
+      '--with-key reads it from stdin (nebo auth login --with-key < key.txt), or set NEBO_API_KEY',
+    );
   if (key === '') throw usageError('The key is empty');
   checkKey(key);
   warnAboutPlainHttp(ctx, apiUrl);
@@ -99,7 +110,9 @@ async function logout(ctx: Context): Promise<void> {
   }
   delete found.api_key;
   await writeConfig(path, config);
-  ctx.talk.notice(`The key of profile "${profileName}" is forgotten here. It stays valid until it is revoked in the panel.`);
+  ctx.talk.notice(
+    `The key of profile "${profileName}" is forgotten here. It stays valid until it is revoked in the panel.`,
+  );
 }
 
 async function switchTo(ctx: Context, name: string): Promise<void> {
@@ -108,7 +121,9 @@ async function switchTo(ctx: Context, name: string): Promise<void> {
   if (!Object.hasOwn(config.profiles, name)) {
     const names = Object.keys(config.profiles);
     const near = nearestText(name, names);
-    throw usageError(`There is no profile "${name}"`, { lines: [...(near ? [near] : []), `Profiles: ${names.join(', ') || 'none yet'}`] });
+    throw usageError(`There is no profile "${name}"`, {
+      lines: [...(near ? [near] : []), `Profiles: ${names.join(', ') || 'none yet'}`],
+    });
   }
   config.current = name;
   await writeConfig(path, config);

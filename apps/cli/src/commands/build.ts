@@ -17,7 +17,10 @@ const columns: readonly Column<V1Build>[] = [
   { key: 'status' },
   { key: 'deploy_state' },
   // What identifies the source: commit, image or the first twelve digits of the archive's hash.
-  { key: 'source', text: (build) => (build.commit_sha ?? build.source_archive_sha256)?.slice(0, 12) ?? build.docker_image },
+  {
+    key: 'source',
+    text: (build) => (build.commit_sha ?? build.source_archive_sha256)?.slice(0, 12) ?? build.docker_image,
+  },
   { key: 'duration', text: ({ duration_ms: ms }) => (ms === null || ms === undefined ? '' : spoken(ms)) },
   { key: 'created_at' },
   { key: 'commit_message', wide: true },
@@ -61,12 +64,14 @@ export const build: GroupSpec = {
 
 function buildArgument(id: unknown): string | undefined {
   if (id === undefined) return undefined;
-  if (!isId(String(id))) throw usageError(`A build is named by its id, not "${String(id)}"`, { hint: 'nebo build list' });
+  if (!isId(String(id)))
+    throw usageError(`A build is named by its id, not "${String(id)}"`, { hint: 'nebo build list' });
   return String(id);
 }
 
 async function list(ctx: Context, limit: string | undefined): Promise<void> {
-  if (limit !== undefined && !/^[1-9]\d{0,8}$/.test(limit)) throw usageError(`--limit is a number from 1, not "${limit}"`);
+  if (limit !== undefined && !/^[1-9]\d{0,8}$/.test(limit))
+    throw usageError(`--limit is a number from 1, not "${limit}"`);
   const appId = await needAppId(ctx);
   const client = await ctx.client();
   const path = at`/apps/${appId}/builds`;
@@ -92,10 +97,15 @@ async function logs(ctx: Context, id: string | undefined): Promise<void> {
   const lost = () => ctx.talk.notice('The connection was lost, resuming.');
   const end = await followLog(client, appId, buildId, line, lost, ctx.waitSignal(null));
   if (!end.complete) {
-    throw new CliError(exitCodes.service, 'log_cut', `The log may be cut after ${end.lines} lines: the stream ended without its end mark`, {
-      hint: `Read it again: nebo build logs ${buildId} --app ${appId}`,
-      extra: ctx.print.structured ? { lines: kept } : {},
-    });
+    throw new CliError(
+      exitCodes.service,
+      'log_cut',
+      `The log may be cut after ${end.lines} lines: the stream ended without its end mark`,
+      {
+        hint: `Read it again: nebo build logs ${buildId} --app ${appId}`,
+        extra: ctx.print.structured ? { lines: kept } : {},
+      },
+    );
   }
   if (ctx.print.structured) await ctx.print.value(kept);
   // The end of a log says nothing about success; the build does.

@@ -35,10 +35,12 @@ Further rules: .neboignore, or else .gitignore. Exit 0 means that the deploy is 
 async function run(ctx: Context, given: string | undefined, options: Options): Promise<void> {
   const folder = resolve(ctx.io.cwd, given ?? '.');
   const info = await stat(folder).catch(() => null);
-  if (!info?.isDirectory()) throw usageError(info ? `${folder} is not a folder` : `There is no folder ${folder}`);
+  if (!info?.isDirectory())
+    throw usageError(info ? `${folder} is not a folder` : `There is no folder ${folder}`);
   const commit = options['commit'] as string | undefined;
   const image = options['image'] as string | undefined;
-  if (commit !== undefined && image !== undefined) throw usageError('--commit is for git apps, --image for Docker image apps: give one of them');
+  if (commit !== undefined && image !== undefined)
+    throw usageError('--commit is for git apps, --image for Docker image apps: give one of them');
   const gitignore = options['gitignore'] !== false;
   if (options['dryRun']) return dryRun(ctx, folder, gitignore);
 
@@ -48,11 +50,23 @@ async function run(ctx: Context, given: string | undefined, options: Options): P
   let started: V1AppDeployResult;
   const source = target.kind === 'app' ? target.app.source_type : 'upload';
   checkSource(target, source, { folder: given, commit, image });
-  if (source === 'upload') ({ app, started } = await sendFolder(ctx, client, target, folder, gitignore, options['type'] as string | undefined));
+  if (source === 'upload')
+    ({ app, started } = await sendFolder(
+      ctx,
+      client,
+      target,
+      folder,
+      gitignore,
+      options['type'] as string | undefined,
+    ));
   else {
     app = (target as { app: V1App }).app;
     if (image !== undefined) await client.write('PATCH', at`/apps/${app.id}`, { docker_image: image });
-    started = await client.write<V1AppDeployResult>('POST', at`/apps/${app.id}/deploy`, commit === undefined ? {} : { commit_sha: commit });
+    started = await client.write<V1AppDeployResult>(
+      'POST',
+      at`/apps/${app.id}/deploy`,
+      commit === undefined ? {} : { commit_sha: commit },
+    );
   }
   ctx.talk.notice(`Build ${started.id} of app ${app.name} is ${started.status}.`);
   if (options['wait'] === false) {
@@ -60,7 +74,13 @@ async function run(ctx: Context, given: string | undefined, options: Options): P
     return ctx.print.line(started.id);
   }
   const began = Date.now();
-  const live = await followBuild(ctx, client, app.id, started.id, `nebo build show ${started.id} --app ${app.id}`);
+  const live = await followBuild(
+    ctx,
+    client,
+    app.id,
+    started.id,
+    `nebo build show ${started.id} --app ${app.id}`,
+  );
   await printLive(ctx, client, app, live, Date.now() - began);
 }
 
@@ -75,11 +95,16 @@ async function dryRun(ctx: Context, folder: string, gitignore: boolean): Promise
   }
 }
 
-function checkSource(target: Target, source: string, given: { folder?: string | undefined; commit?: string | undefined; image?: string | undefined }): void {
+function checkSource(
+  target: Target,
+  source: string,
+  given: { folder?: string | undefined; commit?: string | undefined; image?: string | undefined },
+): void {
   const name = target.kind === 'app' ? target.app.name : target.name;
   const refuse = (what: string) => usageError(`${what}: the source of app "${name}" is ${source}`);
   if (given.commit !== undefined && source !== 'git') throw refuse('--commit is for git apps');
-  if (given.image !== undefined && source !== 'docker_image') throw refuse('--image is for Docker image apps');
+  if (given.image !== undefined && source !== 'docker_image')
+    throw refuse('--image is for Docker image apps');
   if (given.folder !== undefined && source !== 'upload') throw refuse('A folder cannot be sent');
 }
 
@@ -102,17 +127,33 @@ async function sendFolder(
   }
 }
 
-async function upload(ctx: Context, client: ApiClient, app: V1App, packed: PackedFile): Promise<V1AppDeployResult> {
+async function upload(
+  ctx: Context,
+  client: ApiClient,
+  app: V1App,
+  packed: PackedFile,
+): Promise<V1AppDeployResult> {
   const began = Date.now();
-  const started = await client.upload<V1AppDeployResult>(at`/apps/${app.id}/deployments`, packed.path, 'application/gzip', (sent) => {
-    const part = Math.floor((sent / packed.bytes) * 20);
-    ctx.talk.status(`[${'#'.repeat(part).padEnd(20, '.')}] ${size(sent)} of ${size(packed.bytes)}`);
-  });
+  const started = await client.upload<V1AppDeployResult>(
+    at`/apps/${app.id}/deployments`,
+    packed.path,
+    'application/gzip',
+    (sent) => {
+      const part = Math.floor((sent / packed.bytes) * 20);
+      ctx.talk.status(`[${'#'.repeat(part).padEnd(20, '.')}] ${size(sent)} of ${size(packed.bytes)}`);
+    },
+  );
   ctx.talk.notice(`Sent ${size(packed.bytes)} in ${spoken(Date.now() - began)}.`);
   return started;
 }
 
-async function printLive(ctx: Context, client: ApiClient, app: V1App, live: V1Build, ms: number): Promise<void> {
+async function printLive(
+  ctx: Context,
+  client: ApiClient,
+  app: V1App,
+  live: V1Build,
+  ms: number,
+): Promise<void> {
   ctx.talk.notice(`Live after ${spoken(ms)}.`);
   if (ctx.print.structured || ctx.print.format === 'name') return ctx.print.record(live);
   const address = await addressOf(client, app.id);

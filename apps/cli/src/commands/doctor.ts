@@ -41,15 +41,33 @@ export const doctor: CommandSpec = {
       if (status < 500) checks.push({ check: 'address', state: 'ok', detail });
       else bad('address', `${detail}: the service says that it is not ready`, exitCodes.service);
       if (skew === null) checks.push({ check: 'clock', state: 'skipped', detail: 'the server says no time' });
-      else if (Math.abs(skew) <= clockTolerance) checks.push({ check: 'clock', state: 'ok', detail: 'within 30 s of the server' });
-      else bad('clock', `this machine is ${Math.round(Math.abs(skew) / 1000)} s ${skew > 0 ? 'ahead of' : 'behind'} the server`, exitCodes.failed);
+      else if (Math.abs(skew) <= clockTolerance)
+        checks.push({ check: 'clock', state: 'ok', detail: 'within 30 s of the server' });
+      else
+        bad(
+          'clock',
+          `this machine is ${Math.round(Math.abs(skew) / 1000)} s ${skew > 0 ? 'ahead of' : 'behind'} the server`,
+          exitCodes.failed,
+        );
     } else checks.push({ check: 'clock', state: 'skipped', detail: 'the server cannot be reached' });
-    const proxies = ['HTTPS_PROXY', 'HTTP_PROXY', 'https_proxy', 'http_proxy'].filter((name) => ctx.io.env[name]);
-    checks.push({ check: 'proxy', state: 'ok', detail: proxies.length > 0 ? `${proxies.join(', ')} is set` : 'none' });
-    if (key === null) bad('key', `none for ${apiUrl} (profile "${profileName}"): nebo auth login`, exitCodes.key);
-    else if (!reached) checks.push({ check: 'key', state: 'skipped', detail: 'the server cannot be reached' });
+    const proxies = ['HTTPS_PROXY', 'HTTP_PROXY', 'https_proxy', 'http_proxy'].filter(
+      (name) => ctx.io.env[name],
+    );
+    checks.push({
+      check: 'proxy',
+      state: 'ok',
+      detail: proxies.length > 0 ? `${proxies.join(', ')} is set` : 'none',
+    });
+    if (key === null)
+      bad('key', `none for ${apiUrl} (profile "${profileName}"): nebo auth login`, exitCodes.key);
+    else if (!reached)
+      checks.push({ check: 'key', state: 'skipped', detail: 'the server cannot be reached' });
     else await checkKeyAndRights(ctx, checks, `${maskedKey(key)} from ${keyFrom}`, bad);
-    await ctx.print.list(checks, [{ key: 'check' }, { key: 'state' }, { key: 'detail' }], ({ check }) => check);
+    await ctx.print.list(
+      checks,
+      [{ key: 'check' }, { key: 'state' }, { key: 'detail' }],
+      ({ check }) => check,
+    );
     if (exit !== exitCodes.done) {
       const failed = checks.filter(({ state }) => state === 'bad').map(({ check }) => check);
       throw new CliError(exit, 'unhealthy', `Not in order: ${failed.join(', ')}`);
@@ -57,17 +75,30 @@ export const doctor: CommandSpec = {
   },
 };
 
-async function reach(ctx: Context, apiUrl: string): Promise<{ status: number; ms: number; skew: number | null }> {
+async function reach(
+  ctx: Context,
+  apiUrl: string,
+): Promise<{ status: number; ms: number; skew: number | null }> {
   const url = new URL('/healthz', apiUrl);
   const transport = new Transport(ctx.io.env);
   const began = Date.now();
   try {
-    const answer = await transport.send({ method: 'GET', url, headers: {}, signal: ctx.signal, idleMs: 10_000 });
+    const answer = await transport.send({
+      method: 'GET',
+      url,
+      headers: {},
+      signal: ctx.signal,
+      idleMs: 10_000,
+    });
     const ms = Date.now() - began;
     await bodyText(answer, ctx.signal);
     const date = Date.parse(answer.headers.date ?? '');
     // The header is cut to whole seconds and was written about half-way.
-    return { status: answer.statusCode ?? 0, ms, skew: Number.isNaN(date) ? null : began + ms / 2 - date - 500 };
+    return {
+      status: answer.statusCode ?? 0,
+      ms,
+      skew: Number.isNaN(date) ? null : began + ms / 2 - date - 500,
+    };
   } catch (error) {
     if (error instanceof ConnectionBroken) throw unreachable(error, url.origin);
     throw error;
@@ -85,8 +116,11 @@ async function checkKeyAndRights(
   try {
     const me = await (await ctx.client()).get<WhoAmIResponse>('/account');
     checks.push({ check: 'key', state: 'ok', detail: `${shown}, account ${me.account_id}` });
-    const rights = me.policy.map(({ effect, actions, resources }) => `${effect} ${actions.join(', ')} on ${resources.join(', ')}`);
-    if (rights.length === 0) bad('rights', 'the policy of the key is empty: it may do nothing', exitCodes.right);
+    const rights = me.policy.map(
+      ({ effect, actions, resources }) => `${effect} ${actions.join(', ')} on ${resources.join(', ')}`,
+    );
+    if (rights.length === 0)
+      bad('rights', 'the policy of the key is empty: it may do nothing', exitCodes.right);
     else checks.push({ check: 'rights', state: 'ok', detail: rights.join('; ') });
   } catch (error) {
     if (!(error instanceof CliError) || error.exit === exitCodes.interrupted) throw error;

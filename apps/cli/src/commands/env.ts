@@ -37,7 +37,8 @@ export const env: GroupSpec = {
       usage: 'set <K=V...>',
       summary: 'make or change variables; the replicas restart',
       example: 'nebo env set GREETING=hello LIMIT=10 --app web\nnebo env set TOKEN --secret < token.txt',
-      notes: 'A name without "=" takes its value from stdin (hidden prompt on a terminal), so that no secret stands in an argument.',
+      notes:
+        'A name without "=" takes its value from stdin (hidden prompt on a terminal), so that no secret stands in an argument.',
       flags: [flag('--secret', 'the values are never shown again')],
       run: (ctx, [words], options) => set(ctx, words as readonly string[], options['secret'] === true),
     },
@@ -58,7 +59,9 @@ async function set(ctx: Context, words: readonly string[], secret: boolean): Pro
   const done: V1EnvVar[] = [];
   for (const [name, value] of pairs) {
     try {
-      done.push(await client.write<V1EnvVar>('POST', at`/apps/${id}/env`, { name, value, is_secret: secret }));
+      done.push(
+        await client.write<V1EnvVar>('POST', at`/apps/${id}/env`, { name, value, is_secret: secret }),
+      );
     } catch (error) {
       if (!(error instanceof CliError) || done.length === 0) throw error;
       const set = done.map((one) => one.name);
@@ -73,7 +76,11 @@ async function set(ctx: Context, words: readonly string[], secret: boolean): Pro
   await ctx.print.list(done, columns);
 }
 
-async function readPairs(ctx: Context, words: readonly string[], secret: boolean): Promise<[string, string][]> {
+async function readPairs(
+  ctx: Context,
+  words: readonly string[],
+  secret: boolean,
+): Promise<[string, string][]> {
   const pairs = words.map((word): [string, string | null] => {
     const equals = word.indexOf('=');
     if (equals === 0) throw usageError(`A variable is NAME=value, not "${word}"`);
@@ -83,18 +90,23 @@ async function readPairs(ctx: Context, words: readonly string[], secret: boolean
   const twice = names.find((name, index) => names.indexOf(name) !== index);
   if (twice !== undefined) throw usageError(`${twice} is given twice`);
   const open = pairs.filter(([, value]) => value === null);
-  if (open.length > 1 && !ctx.prompts.possible) throw usageError(`Only one value can come from stdin, not ${open.map(([name]) => name).join(', ')}`);
+  if (open.length > 1 && !ctx.prompts.possible)
+    throw usageError(`Only one value can come from stdin, not ${open.map(([name]) => name).join(', ')}`);
   const whole: [string, string][] = [];
   for (const [name, given] of pairs) {
     const value = given ?? (await readValue(ctx, name, secret));
-    if (value === '') throw usageError(`The value of ${name} is empty, which the API does not take`, { hint: `nebo env unset ${name}` });
+    if (value === '')
+      throw usageError(`The value of ${name} is empty, which the API does not take`, {
+        hint: `nebo env unset ${name}`,
+      });
     whole.push([name, value]);
   }
   return whole;
 }
 
 async function readValue(ctx: Context, name: string, secret: boolean): Promise<string> {
-  if (ctx.prompts.possible) return secret ? ctx.prompts.askHidden(`${name} (hidden): `) : ctx.prompts.ask(`${name}: `);
+  if (ctx.prompts.possible)
+    return secret ? ctx.prompts.askHidden(`${name} (hidden): `) : ctx.prompts.ask(`${name}: `);
   if (ctx.io.stdin.isTTY) throw missing('value', `${name}=value`);
   // The line end that every editor and `echo` adds is no part of the value; further ones are.
   return (await readAll(ctx.io.stdin)).replace(/\r?\n$/, '');
@@ -110,11 +122,16 @@ async function unset(ctx: Context, names: readonly string[]): Promise<void> {
     if (hit) return hit;
     const known = all.map((one) => one.name);
     const near = nearest(name, known, 5);
-    throw new CliError(exitCodes.notFound, 'not_found', `The app has no variable "${name}"; nothing was removed`, {
-      lines: near.length > 0 ? [`Nearest: ${near.join(', ')}`] : [],
-      hint: 'nebo env list',
-      extra: { candidates: near },
-    });
+    throw new CliError(
+      exitCodes.notFound,
+      'not_found',
+      `The app has no variable "${name}"; nothing was removed`,
+      {
+        lines: near.length > 0 ? [`Nearest: ${near.join(', ')}`] : [],
+        hint: 'nebo env list',
+        extra: { candidates: near },
+      },
+    );
   });
   for (const one of found) await client.remove(at`/apps/${id}/env/${one.id}`);
   ctx.talk.notice(`Removed ${found.map(({ name }) => name).join(', ')}; the replicas restart.`);

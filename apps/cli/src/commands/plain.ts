@@ -10,7 +10,11 @@ export const versionCommand: CommandSpec = {
     const { embeddedContract } = await import('../contract/embedded.js');
     const found = { version, contract: embeddedContract().version, node: process.versions.node };
     if (ctx.print.structured) return ctx.print.value(found);
-    ctx.print.line(ctx.print.format === 'name' ? version : `nebo ${version}, contract ${found.contract}, node ${found.node}`);
+    ctx.print.line(
+      ctx.print.format === 'name'
+        ? version
+        : `nebo ${version}, contract ${found.contract}, node ${found.node}`,
+    );
   },
 };
 

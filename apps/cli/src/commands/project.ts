@@ -18,7 +18,12 @@ export const project: GroupSpec = {
       summary: 'all projects that the key sees',
       example: 'nebo project list',
       async run(ctx) {
-        await ctx.print.list(await projectsOf(await ctx.client()), [{ key: 'name' }, { key: 'id' }, { key: 'description' }, { key: 'emoji', wide: true }]);
+        await ctx.print.list(await projectsOf(await ctx.client()), [
+          { key: 'name' },
+          { key: 'id' },
+          { key: 'description' },
+          { key: 'emoji', wide: true },
+        ]);
       },
     },
     {
@@ -41,16 +46,20 @@ export const project: GroupSpec = {
 
 async function readProject(ctx: Context, reference: string | undefined): Promise<V1Project> {
   const client = await ctx.client();
-  if (reference !== undefined && !isId(reference)) return pickByName('project', reference, await projectsOf(client));
+  if (reference !== undefined && !isId(reference))
+    return pickByName('project', reference, await projectsOf(client));
   return client.get<V1Project>(at`/projects/${reference ?? (await needProject(ctx))}`);
 }
 
 async function use(ctx: Context, reference: string): Promise<void> {
   const { config, configPath, profileName, profile, apiUrl } = await ctx.account();
   if (!profile && Object.hasOwn(config.profiles, profileName)) {
-    throw usageError(`Profile "${profileName}" belongs to ${config.profiles[profileName]!.api_url}, but the address in use is ${apiUrl}`, {
-      hint: 'Log in to that address under another name first: nebo auth login --profile NAME --api-url …',
-    });
+    throw usageError(
+      `Profile "${profileName}" belongs to ${config.profiles[profileName]!.api_url}, but the address in use is ${apiUrl}`,
+      {
+        hint: 'Log in to that address under another name first: nebo auth login --profile NAME --api-url …',
+      },
+    );
   }
   const found = await readProject(ctx, reference);
   config.profiles[profileName] = { ...(profile ?? { api_url: apiUrl }), project_id: found.id };

@@ -46,6 +46,8 @@ interface Operation {
   requestBody?: { required?: boolean; content?: Record<string, { schema?: Schema }> };
   responses?: Record<string, { content?: Record<string, { schema?: Schema }> }>;
   'x-nebo-permission'?: string[] | string;
+  /** Media type of a body that is a file. */
+  'x-nebo-upload'?: string;
 }
 
 /** The part of an OpenAPI 3.1 document that is read. */
@@ -62,7 +64,8 @@ const verbs = ['get', 'post', 'put', 'patch', 'delete'];
  * @throws Error when it is not a contract at all
  */
 export function compactContract(document: OpenApiDocument): ContractTable {
-  if (typeof document?.paths !== 'object' || document.paths === null) throw new Error('Not an OpenAPI document: it has no paths');
+  if (typeof document?.paths !== 'object' || document.paths === null)
+    throw new Error('Not an OpenAPI document: it has no paths');
   const schemas = document.components?.schemas ?? {};
   const records: Record<string, TableRecord> = {};
   const operations: TableOperation[] = [];
@@ -85,12 +88,16 @@ export function compactContract(document: OpenApiDocument): ContractTable {
       const name = schema.$ref.split('/').pop()!;
       const target = schemas[name];
       // A named enumeration is a string, not a record.
-      if (target && !target.properties && (target.enum || typeof target.type === 'string')) return typed({ ...target });
+      if (target && !target.properties && (target.enum || typeof target.type === 'string'))
+        return typed({ ...target });
       return { type: 'object', record: keep(name) };
     }
     if (schema.allOf?.length === 1) return typed(schema.allOf[0]!);
-    const type = (Array.isArray(schema.type) ? schema.type : [schema.type]).find((one) => one && one !== 'null');
-    if (['string', 'integer', 'number', 'boolean', 'object', 'array'].includes(type ?? '')) return { type: type as FieldType };
+    const type = (Array.isArray(schema.type) ? schema.type : [schema.type]).find(
+      (one) => one && one !== 'null',
+    );
+    if (['string', 'integer', 'number', 'boolean', 'object', 'array'].includes(type ?? ''))
+      return { type: type as FieldType };
     return { type: schema.properties ? 'object' : schema.enum ? 'string' : 'any' };
   };
 
@@ -138,7 +145,8 @@ export function compactContract(document: OpenApiDocument): ContractTable {
         id,
         method: verb.toUpperCase(),
         path,
-        section: operation.tags?.[0] ?? 'other',
+        // The framework may put the controller's name before the contract's own tag.
+        section: operation.tags?.at(-1) ?? 'other',
         summary: operation.summary ?? '',
         permissions: typeof permission === 'string' ? [permission] : permission,
         query: parameters
@@ -154,11 +162,14 @@ export function compactContract(document: OpenApiDocument): ContractTable {
   return { version: document.info?.version ?? '', operations, records };
 }
 
-function bodyOf(operation: Operation, recordOf: (schema: Schema | undefined) => string | undefined): TableBody | undefined {
+function bodyOf(
+  operation: Operation,
+  recordOf: (schema: Schema | undefined) => string | undefined,
+): TableBody | undefined {
   const content = operation.requestBody?.content;
-  const type = content && Object.keys(content)[0];
-  if (!type) return undefined;
-  const record = /json/.test(type) ? recordOf(content[type]!.schema) : undefined;
+  const type = operation['x-nebo-upload'] ?? (content && Object.keys(content)[0]);
+  if (!content || !type) return undefined;
+  const record = /json/.test(type) ? recordOf(content[type]?.schema) : undefined;
   return { type, required: operation.requestBody?.required ?? false, ...(record ? { record } : {}) };
 }
 
@@ -191,10 +202,16 @@ function withoutNull(schema: Schema): { schema: Schema; nullable: boolean } {
 /** A record that is put together of others (`allOf`) as one. */
 function flat(schema: Schema, schemas: Record<string, Schema>): Schema {
   if (!schema.allOf) return schema;
-  const parts = schema.allOf.map((part) => flat(part.$ref ? (schemas[part.$ref.split('/').pop()!] ?? {}) : part, schemas));
+  const parts = schema.allOf.map((part) =>
+    flat(part.$ref ? (schemas[part.$ref.split('/').pop()!] ?? {}) : part, schemas),
+  );
   return {
     ...schema,
-    properties: Object.assign({}, ...parts.map((part) => part.properties ?? {}), schema.properties ?? {}) as Record<string, Schema>,
+    properties: Object.assign(
+      {},
+      ...parts.map((part) => part.properties ?? {}),
+      schema.properties ?? {},
+    ) as Record<string, Schema>,
     required: [...parts.flatMap((part) => part.required ?? []), ...(schema.required ?? [])],
   };
 }

@@ -10,7 +10,9 @@ export interface Section {
 export function sectionsOf(table: ContractTable): Section[] {
   const counts = new Map<string, number>();
   for (const { section } of table.operations) counts.set(section, (counts.get(section) ?? 0) + 1);
-  return [...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([section, operations]) => ({ section, operations }));
+  return [...counts]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([section, operations]) => ({ section, operations }));
 }
 
 /** A field's type in words: "string", "array of string", "one of a, b", "string or null". */
@@ -25,7 +27,8 @@ export function typeText(field: TableField): string {
 function fieldLines(fields: readonly TableField[], indent: string): string[] {
   const width = Math.max(0, ...fields.map(({ name }) => name.length));
   return fields.map((field) => {
-    const limits = field.min !== undefined || field.max !== undefined ? `, ${field.min ?? ''}..${field.max ?? ''}` : '';
+    const limits =
+      field.min !== undefined || field.max !== undefined ? `, ${field.min ?? ''}..${field.max ?? ''}` : '';
     const fallback = field.default === undefined ? '' : `, default ${JSON.stringify(field.default)}`;
     const need = field.required && field.default === undefined ? ', required' : '';
     const about = field.about ? `  ${field.about}` : '';
@@ -35,7 +38,11 @@ function fieldLines(fields: readonly TableField[], indent: string): string[] {
 
 /** Everything the contract says about an operation, for a person: parameters, body fields with types, answers. */
 export function describeOperation(table: ContractTable, operation: TableOperation): string {
-  const lines = [`${operation.method} ${operation.path}`, `  ${operation.summary}`, `  operation ${operation.id}, section ${operation.section}`];
+  const lines = [
+    `${operation.method} ${operation.path}`,
+    `  ${operation.summary}`,
+    `  operation ${operation.id}, section ${operation.section}`,
+  ];
   lines.push(`  permission ${operation.permissions.join(', ') || 'none: any live key'}`);
   const inPath = pathParameters(operation.path);
   if (inPath.length > 0) lines.push('', 'In the path', ...inPath.map((name) => `  ${name}`));

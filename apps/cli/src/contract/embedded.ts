@@ -35,13 +35,25 @@ export async function serverContract(
   signal: AbortSignal,
 ): Promise<ContractTable> {
   const folder = join(env['XDG_CACHE_HOME'] || join(env['HOME'] || homedir(), '.cache'), 'nebo');
-  const path = join(folder, `contract-${createHash('sha256').update(apiUrl).digest('hex').slice(0, 16)}.json`);
+  const path = join(
+    folder,
+    `contract-${createHash('sha256').update(apiUrl).digest('hex').slice(0, 16)}.json`,
+  );
   const cached = await readCache(path);
   const transport = new Transport(env);
   const url = new URL(`${apiUrl}/openapi.json`);
   try {
-    const headers: Record<string, string> = { accept: 'application/json', ...(cached ? { 'if-none-match': cached.etag } : {}) };
-    const answer: IncomingMessage = await transport.send({ method: 'GET', url, headers, signal, idleMs: 30_000 });
+    const headers: Record<string, string> = {
+      accept: 'application/json',
+      ...(cached ? { 'if-none-match': cached.etag } : {}),
+    };
+    const answer: IncomingMessage = await transport.send({
+      method: 'GET',
+      url,
+      headers,
+      signal,
+      idleMs: 30_000,
+    });
     const text = await bodyText(answer, signal);
     if (answer.statusCode === 304 && cached) return cached.table;
     if (answer.statusCode !== 200) throw failureOf(answer.statusCode ?? 0, answer.headers, text);
@@ -55,7 +67,11 @@ export async function serverContract(
   } catch (error) {
     if (error instanceof CliError) throw error;
     if (error instanceof ConnectionBroken) throw unreachable(error, url.origin);
-    throw new CliError(exitCodes.service, 'not_the_api', `${url} is not a contract: ${(error as Error).message}`);
+    throw new CliError(
+      exitCodes.service,
+      'not_the_api',
+      `${url} is not a contract: ${(error as Error).message}`,
+    );
   } finally {
     transport.close();
   }
@@ -64,7 +80,9 @@ export async function serverContract(
 async function readCache(path: string): Promise<Cached | null> {
   try {
     const cached = JSON.parse(await readFile(path, 'utf8')) as Partial<Cached>;
-    return typeof cached.etag === 'string' && Array.isArray(cached.table?.operations) ? (cached as Cached) : null;
+    return typeof cached.etag === 'string' && Array.isArray(cached.table?.operations)
+      ? (cached as Cached)
+      : null;
   } catch {
     // Absent or broken: it is only a cache.
     return null;

@@ -1,7 +1,13 @@
 import { readFile } from 'node:fs/promises';
 import { usageError } from '../core/errors.js';
 import { nearestText } from '../core/suggest.js';
-import { pathParameters, type ContractTable, type FieldType, type TableField, type TableOperation } from './table.js';
+import {
+  pathParameters,
+  type ContractTable,
+  type FieldType,
+  type TableField,
+  type TableOperation,
+} from './table.js';
 
 /** One `-f name=value` or `-F name=value`. */
 export interface GivenField {
@@ -25,13 +31,18 @@ export interface PlacedFields {
  * `{…}` and `[…]` are JSON.
  * @throws CliError usage
  */
-export async function parseField(text: string, typed: boolean, stdin: () => Promise<string>): Promise<GivenField> {
+export async function parseField(
+  text: string,
+  typed: boolean,
+  stdin: () => Promise<string>,
+): Promise<GivenField> {
   const flag = typed ? '-F' : '-f';
   const equals = text.indexOf('=');
   const name = equals < 0 ? text : text.slice(0, equals);
   if (equals <= 0) throw usageError(`${flag} takes name=value, not "${text}"`);
   const steps = name.match(/^[^[\]]+|\[[^[\]]*\]/g) ?? [];
-  if (steps.join('') !== name) throw usageError(`${flag}: "${name}" is not a field name such as a, a[b] or a[]`);
+  if (steps.join('') !== name)
+    throw usageError(`${flag}: "${name}" is not a field name such as a, a[b] or a[]`);
   const raw = text.slice(equals + 1);
   return {
     steps: steps.map((step) => (step.startsWith('[') ? step.slice(1, -1) : step)),
@@ -80,12 +91,23 @@ export function placeFields(
     else if (queryField && !bodyField) {
       if (check) checkValue(table, queryField, given.value, name, true);
       if (given.value !== null) (placed.query[name] ??= []).push(String(given.value));
-    } else if (bodyField || (!check && !['GET', 'DELETE'].includes(operation.method)) || (operation.body && !record)) {
+    } else if (
+      bodyField ||
+      (!check && !['GET', 'DELETE'].includes(operation.method)) ||
+      (operation.body && !record)
+    ) {
       if (operation.body && !/json/.test(operation.body.type))
-        throw usageError(`${operation.id} takes a file of type ${operation.body.type}, no fields`, { hint: 'Send it with --input FILE' });
+        throw usageError(`${operation.id} takes a file of type ${operation.body.type}, no fields`, {
+          hint: 'Send it with --input FILE',
+        });
       put((placed.body ??= {}), given.steps, given.value, name);
     } else if (!check) (placed.query[name] ??= []).push(String(given.value));
-    else throw unknownField(operation, name, [...inPath, ...operation.query.map((one) => one.name), ...(record?.fields ?? []).map((one) => one.name)]);
+    else
+      throw unknownField(operation, name, [
+        ...inPath,
+        ...operation.query.map((one) => one.name),
+        ...(record?.fields ?? []).map((one) => one.name),
+      ]);
   }
   return placed;
 }
@@ -112,9 +134,16 @@ function put(into: Record<string, unknown>, steps: readonly string[], value: unk
     } else {
       if (step === '') throw usageError(`"${name}" is given once as a list and once not`);
       // Defined, not assigned: a field may be called "__proto__".
-      if (last || !Object.hasOwn(here, step)) Object.defineProperty(here, step, { value: fresh(), enumerable: true, writable: true, configurable: true });
+      if (last || !Object.hasOwn(here, step))
+        Object.defineProperty(here, step, {
+          value: fresh(),
+          enumerable: true,
+          writable: true,
+          configurable: true,
+        });
       here = here[step] as Record<string, unknown>;
-      if (!last && (typeof here !== 'object' || here === null)) throw usageError(`"${name}" is given twice, in different forms`);
+      if (!last && (typeof here !== 'object' || here === null))
+        throw usageError(`"${name}" is given twice, in different forms`);
     }
   });
 }
@@ -130,30 +159,53 @@ export function checkBody(table: ContractTable, operation: TableOperation, body:
   checkRecord(table, operation, name, body, '');
 }
 
-function checkRecord(table: ContractTable, operation: TableOperation, name: string, value: unknown, where: string): void {
+function checkRecord(
+  table: ContractTable,
+  operation: TableOperation,
+  name: string,
+  value: unknown,
+  where: string,
+): void {
   const record = table.records[name];
   if (!record || record.fields.length === 0) return;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw wrongType(where || 'the body', 'object', value);
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw wrongType(where || 'the body', 'object', value);
   const names = record.fields.map((one) => one.name);
   for (const [key, inner] of Object.entries(value)) {
     const known = record.fields.find((one) => one.name === key);
-    if (!known) throw unknownField(operation, where + key, names.map((one) => where + one));
+    if (!known)
+      throw unknownField(
+        operation,
+        where + key,
+        names.map((one) => where + one),
+      );
     checkValue(table, known, inner, where + key, false);
     const nested = known.record ?? known.items?.record;
     if (!nested || inner === null) continue;
     for (const [index, one] of (Array.isArray(inner) ? inner : [inner]).entries())
       checkRecord(table, operation, nested, one, `${where}${key}${Array.isArray(inner) ? `.${index}` : ''}.`);
   }
-  const absent = record.fields.filter((one) => one.required && one.default === undefined && !Object.hasOwn(value, one.name));
+  const absent = record.fields.filter(
+    (one) => one.required && one.default === undefined && !Object.hasOwn(value, one.name),
+  );
   if (absent.length > 0) {
-    throw usageError(`${operation.method} ${operation.path} needs ${absent.map((one) => `"${where}${one.name}"`).join(', ')}`, {
-      hint: `nebo api --describe ${operation.method} ${operation.path}`,
-      extra: { missing: absent.map((one) => where + one.name) },
-    });
+    throw usageError(
+      `${operation.method} ${operation.path} needs ${absent.map((one) => `"${where}${one.name}"`).join(', ')}`,
+      {
+        hint: `nebo api --describe ${operation.method} ${operation.path}`,
+        extra: { missing: absent.map((one) => where + one.name) },
+      },
+    );
   }
 }
 
-function checkValue(table: ContractTable, of: TableField, value: unknown, name: string, query: boolean): void {
+function checkValue(
+  table: ContractTable,
+  of: TableField,
+  value: unknown,
+  name: string,
+  query: boolean,
+): void {
   if (value === null) {
     if (of.nullable || query) return;
     throw wrongType(name, of.type, value);
@@ -162,7 +214,9 @@ function checkValue(table: ContractTable, of: TableField, value: unknown, name: 
   const seen = query && typeof value === 'string' ? fromText(value, of.type) : value;
   if (!hasType(seen, of.type)) throw wrongType(name, of.type, value);
   if (of.values && !of.values.includes(String(seen))) {
-    throw usageError(`"${name}" is one of ${of.values.join(', ')}, not "${String(seen)}"`, { extra: { choices: of.values } });
+    throw usageError(`"${name}" is one of ${of.values.join(', ')}, not "${String(seen)}"`, {
+      extra: { choices: of.values },
+    });
   }
   if (of.items && Array.isArray(seen))
     for (const [index, one] of seen.entries())
@@ -170,8 +224,10 @@ function checkValue(table: ContractTable, of: TableField, value: unknown, name: 
   const measure = typeof seen === 'number' ? seen : typeof seen === 'string' ? [...seen].length : null;
   if (measure === null || of.type === 'array') return;
   const unit = typeof seen === 'string' ? ' characters long' : '';
-  if (of.min !== undefined && measure < of.min) throw usageError(`"${name}" must be at least ${of.min}${unit}`);
-  if (of.max !== undefined && measure > of.max) throw usageError(`"${name}" must be at most ${of.max}${unit}`);
+  if (of.min !== undefined && measure < of.min)
+    throw usageError(`"${name}" must be at least ${of.min}${unit}`);
+  if (of.max !== undefined && measure > of.max)
+    throw usageError(`"${name}" must be at most ${of.max}${unit}`);
 }
 
 function fromText(text: string, type: FieldType): unknown {
@@ -189,7 +245,12 @@ function hasType(value: unknown, type: FieldType): boolean {
 }
 
 function wrongType(name: string, type: FieldType, value: unknown): Error {
-  const is = value === null ? 'null' : Array.isArray(value) ? 'a list' : `${typeof value === 'object' ? 'an object' : `the ${typeof value}`} ${JSON.stringify(value)}`;
+  const is =
+    value === null
+      ? 'null'
+      : Array.isArray(value)
+        ? 'a list'
+        : `${typeof value === 'object' ? 'an object' : `the ${typeof value}`} ${JSON.stringify(value)}`;
   const hint =
     typeof value === 'string' && type !== 'string' && type !== 'object'
       ? type === 'array'

@@ -25,20 +25,24 @@ export function normalPath(text: string): string {
 export function findOperation(table: ContractTable, method: string | null, text: string): Found {
   const named = table.operations.find(({ id }) => id === text);
   if (named) {
-    if (method === null || method === named.method) return { kind: 'operation', operation: named, values: {} };
+    if (method === null || method === named.method)
+      return { kind: 'operation', operation: named, values: {} };
     return { kind: 'method', methods: [named.method], similar: [named] };
   }
   const path = normalPath(text);
   const wanted = method ?? 'GET';
   const hits = table.operations
     .map((operation) => ({ operation, values: match(operation.path, path) }))
-    .filter((hit): hit is { operation: TableOperation; values: Record<string, string> } => hit.values !== null)
+    .filter(
+      (hit): hit is { operation: TableOperation; values: Record<string, string> } => hit.values !== null,
+    )
     // A fixed segment wins over an id: the fewer ids, the better.
     .sort((a, b) => Object.keys(a.values).length - Object.keys(b.values).length);
   const hit = hits.find(({ operation }) => operation.method === wanted);
   if (hit) return { kind: 'operation', ...hit };
   const similar = similarOperations(table, wanted, path);
-  if (hits.length > 0) return { kind: 'method', methods: [...new Set(hits.map(({ operation }) => operation.method))], similar };
+  if (hits.length > 0)
+    return { kind: 'method', methods: [...new Set(hits.map(({ operation }) => operation.method))], similar };
   return { kind: 'nothing', similar };
 }
 
@@ -71,7 +75,12 @@ function decoded(text: string): string {
 }
 
 /** The five operations most like what was asked, by path and by words. */
-export function similarOperations(table: ContractTable, method: string, path: string, limit = 5): TableOperation[] {
+export function similarOperations(
+  table: ContractTable,
+  method: string,
+  path: string,
+  limit = 5,
+): TableOperation[] {
   const shape = shapeOf(path);
   const asked = words(path);
   return table.operations
@@ -79,7 +88,8 @@ export function similarOperations(table: ContractTable, method: string, path: st
       const template = shapeOf(operation.path);
       const far = distance(shape, template) / Math.max(shape.length, template.length, 1);
       const own = words(`${operation.path} ${operation.id} ${operation.summary}`);
-      const shared = asked.filter((word) => own.some((other) => close(word, other))).length / Math.max(1, asked.length);
+      const shared =
+        asked.filter((word) => own.some((other) => close(word, other))).length / Math.max(1, asked.length);
       return { operation, score: (1 - far) * 0.6 + shared * 0.5 + (operation.method === method ? 0.05 : 0) };
     })
     .sort((a, b) => b.score - a.score || (a.operation.path < b.operation.path ? -1 : 1))
@@ -109,5 +119,8 @@ function close(a: string, b: string): boolean {
 
 /** The path with its ids filled in. @param values every id of the template */
 export function fillPath(template: string, values: Readonly<Record<string, string>>): string {
-  return pathParameters(template).reduce((path, name) => path.replace(`{${name}}`, encodeURIComponent(values[name]!)), template);
+  return pathParameters(template).reduce(
+    (path, name) => path.replace(`{${name}}`, encodeURIComponent(values[name]!)),
+    template,
+  );
 }

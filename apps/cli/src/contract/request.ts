@@ -30,13 +30,19 @@ async function givenFields(ctx: Context, options: Options): Promise<GivenField[]
   let stdin: Promise<string> | undefined;
   const read = () => (stdin ??= readAll(ctx.io.stdin));
   const fields: GivenField[] = [];
-  for (const text of (options['field'] as string[] | undefined) ?? []) fields.push(await parseField(text, false, read));
-  for (const text of (options['typedField'] as string[] | undefined) ?? []) fields.push(await parseField(text, true, read));
+  for (const text of (options['field'] as string[] | undefined) ?? [])
+    fields.push(await parseField(text, false, read));
+  for (const text of (options['typedField'] as string[] | undefined) ?? [])
+    fields.push(await parseField(text, true, read));
   return fields;
 }
 
 function searchFields(search: string | undefined): GivenField[] {
-  return [...new URLSearchParams(search ?? '')].map(([name, value]) => ({ steps: [name], value, typed: false }));
+  return [...new URLSearchParams(search ?? '')].map(([name, value]) => ({
+    steps: [name],
+    value,
+    typed: false,
+  }));
 }
 
 /**
@@ -57,8 +63,10 @@ export async function buildRequest(
   const fields = [...searchFields(search), ...(await givenFields(ctx, options))];
   const placed = placeFields(table, operation, fields, check);
   const input = options['input'] as string | undefined;
-  if (input !== undefined && placed.body !== null) throw usageError('The body comes from --input or from fields, not from both');
-  if (input !== undefined && !operation.body && check) throw usageError(`${operation.method} ${operation.path} takes no body, so no --input`);
+  if (input !== undefined && placed.body !== null)
+    throw usageError('The body comes from --input or from fields, not from both');
+  if (input !== undefined && !operation.body && check)
+    throw usageError(`${operation.method} ${operation.path} takes no body, so no --input`);
   const request: ApiRequest = {
     method: operation.method,
     path: operation.path,
@@ -70,12 +78,16 @@ export async function buildRequest(
     accept: operation.answers[0]?.type ?? 'application/json',
   };
   const type = operation.body?.type ?? 'application/json';
-  if (input !== undefined) Object.assign(request, await bodyFromInput(ctx, table, operation, input, type, check));
+  if (input !== undefined)
+    Object.assign(request, await bodyFromInput(ctx, table, operation, input, type, check));
   else if (placed.body !== null) {
     if (check) checkBody(table, operation, placed.body);
     Object.assign(request, jsonText(JSON.stringify(placed.body)));
   } else if (operation.body?.required && check) {
-    if (!/json/.test(type)) throw usageError(`${operation.method} ${operation.path} needs a body of type ${type}`, { hint: 'Send it with --input FILE' });
+    if (!/json/.test(type))
+      throw usageError(`${operation.method} ${operation.path} needs a body of type ${type}`, {
+        hint: 'Send it with --input FILE',
+      });
     // Says which fields are needed; a record without any is sent as an empty object.
     checkBody(table, operation, {});
     Object.assign(request, jsonText('{}'));
@@ -103,7 +115,15 @@ export async function requestWithoutContract(
     ...(bodied ? { body: { type: 'application/json', required: false } } : {}),
     answers: [],
   };
-  const request = await buildRequest(ctx, { version: '', operations: [], records: {} }, anything, {}, undefined, options, false);
+  const request = await buildRequest(
+    ctx,
+    { version: '', operations: [], records: {} },
+    anything,
+    {},
+    undefined,
+    options,
+    false,
+  );
   for (const { steps, value } of searchFields(search)) (request.query[steps[0]!] ??= []).push(String(value));
   return request;
 }
@@ -123,7 +143,8 @@ async function bodyFromInput(
   }
   if (!/json/.test(type)) {
     // A file is streamed; stdin is kept, so that a retry can send it again.
-    const body: WireBody = input === '-' ? { kind: 'bytes', bytes: await readBytes(ctx.io.stdin) } : { kind: 'file', path };
+    const body: WireBody =
+      input === '-' ? { kind: 'bytes', bytes: await readBytes(ctx.io.stdin) } : { kind: 'file', path };
     return { body, contentType: type, bodyFile: input };
   }
   const text = input === '-' ? await readAll(ctx.io.stdin) : await readFile(path, 'utf8');
@@ -138,7 +159,11 @@ async function bodyFromInput(
 }
 
 function jsonText(text: string): Partial<ApiRequest> {
-  return { body: { kind: 'bytes', bytes: Buffer.from(text) }, bodyText: text, contentType: 'application/json' };
+  return {
+    body: { kind: 'bytes', bytes: Buffer.from(text) },
+    bodyText: text,
+    contentType: 'application/json',
+  };
 }
 
 /**

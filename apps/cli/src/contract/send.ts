@@ -11,7 +11,12 @@ import { asCurl } from './curl.js';
 import { type ApiRequest } from './request.js';
 
 /** Sends a request of `nebo api` and prints the answer, or with `--dry-run` the request. */
-export async function sendRequest(ctx: Context, request: ApiRequest, options: Options, kind: { stream: boolean }): Promise<void> {
+export async function sendRequest(
+  ctx: Context,
+  request: ApiRequest,
+  options: Options,
+  kind: { stream: boolean },
+): Promise<void> {
   const client = await ctx.client();
   const call: Call = {
     method: request.method,
@@ -27,7 +32,8 @@ export async function sendRequest(ctx: Context, request: ApiRequest, options: Op
   if (options['paginate']) return paginate(ctx, client, call, include);
   const answer = await client.exchange(call);
   if (include) printHead(ctx, answer);
-  if (answer.status < 200 || answer.status >= 300) throw failureOf(answer.status, answer.headers, answer.text);
+  if (answer.status < 200 || answer.status >= 300)
+    throw failureOf(answer.status, answer.headers, answer.text);
   await printAnswer(ctx, answer.text);
 }
 
@@ -51,7 +57,8 @@ async function paginate(ctx: Context, client: ApiClient, call: Call, include: bo
     const answer = await client.ok({ ...call, query: { ...call.query, limit, offset } });
     if (include && all.length === 0) printHead(ctx, answer);
     const { data } = JSON.parse(answer.text) as { data?: unknown[] };
-    if (!Array.isArray(data)) throw new CliError(exitCodes.service, 'not_the_api', 'The answer is not a page: it has no "data"');
+    if (!Array.isArray(data))
+      throw new CliError(exitCodes.service, 'not_the_api', 'The answer is not a page: it has no "data"');
     all.push(...data);
     if (data.length < limit) break;
     offset += data.length;
@@ -61,9 +68,14 @@ async function paginate(ctx: Context, client: ApiClient, call: Call, include: bo
 
 async function printStream(ctx: Context, client: ApiClient, call: Call, include: boolean): Promise<void> {
   const answer = await client.open({ ...call, signal: ctx.signal });
-  const head = { status: answer.statusCode ?? 0, reason: answer.statusMessage ?? '', headers: answer.headers };
+  const head = {
+    status: answer.statusCode ?? 0,
+    reason: answer.statusMessage ?? '',
+    headers: answer.headers,
+  };
   if (include) printHead(ctx, head);
-  if (head.status < 200 || head.status >= 300) throw failureOf(head.status, head.headers, await bodyText(answer, ctx.signal));
+  if (head.status < 200 || head.status >= 300)
+    throw failureOf(head.status, head.headers, await bodyText(answer, ctx.signal));
   const lines: string[] = [];
   try {
     for await (const item of streamItems(answer)) {
@@ -75,7 +87,11 @@ async function printStream(ctx: Context, client: ApiClient, call: Call, include:
     ctx.signal.throwIfAborted();
     ctx.talk.debug(`stream: ${(error as Error).message}`);
   }
-  throw new CliError(exitCodes.service, 'stream_cut', 'The stream ended without "done": what was printed may be cut');
+  throw new CliError(
+    exitCodes.service,
+    'stream_cut',
+    'The stream ended without "done": what was printed may be cut',
+  );
 }
 
 function printHead(ctx: Context, answer: Pick<Answer, 'status' | 'reason' | 'headers'>): void {
@@ -93,7 +109,8 @@ async function printAnswer(ctx: Context, text: string): Promise<void> {
   } catch {
     return ctx.print.text(text);
   }
-  if (ctx.flags.jq !== undefined || ctx.print.format === 'yaml' || ctx.io.stdout.isTTY) return ctx.print.value(value);
+  if (ctx.flags.jq !== undefined || ctx.print.format === 'yaml' || ctx.io.stdout.isTTY)
+    return ctx.print.value(value);
   // For a program: the bytes as they came.
   ctx.print.text(text.endsWith('\n') ? text : `${text}\n`);
 }

@@ -33,7 +33,8 @@ export async function readConfig(path: string): Promise<Config> {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { current: 'default', profiles: {} };
     throw error;
   }
-  const broken = () => usageError(`${path} is not a profiles file of nebo`, { hint: 'Mend it, or remove it and log in again.' });
+  const broken = () =>
+    usageError(`${path} is not a profiles file of nebo`, { hint: 'Mend it, or remove it and log in again.' });
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -41,11 +42,21 @@ export async function readConfig(path: string): Promise<Config> {
     throw broken();
   }
   const config = value as Partial<Config> | null;
-  if (typeof config !== 'object' || config === null || typeof config.profiles !== 'object' || config.profiles === null)
+  if (
+    typeof config !== 'object' ||
+    config === null ||
+    typeof config.profiles !== 'object' ||
+    config.profiles === null
+  )
     throw broken();
   for (const profile of Object.values(config.profiles))
-    if (typeof profile?.api_url !== 'string' || !['string', 'undefined'].includes(typeof profile.api_key)) throw broken();
-  return { ...config, current: typeof config.current === 'string' ? config.current : 'default', profiles: config.profiles };
+    if (typeof profile?.api_url !== 'string' || !['string', 'undefined'].includes(typeof profile.api_key))
+      throw broken();
+  return {
+    ...config,
+    current: typeof config.current === 'string' ? config.current : 'default',
+    profiles: config.profiles,
+  };
 }
 
 /** Writes the profiles: folder 0700, file 0600, by rename, so that a crash leaves the old file or the new one. */

@@ -81,7 +81,15 @@ export class Context {
 
   /** The API at an address with a key, for a login. */
   clientFor(apiUrl: string, key: string | null): ApiClient {
-    const client = new ApiClient({ apiUrl, key, talk: this.talk, signal: this.signal, env: this.io.env, idleMs, version });
+    const client = new ApiClient({
+      apiUrl,
+      key,
+      talk: this.talk,
+      signal: this.signal,
+      env: this.io.env,
+      idleMs,
+      version,
+    });
     this.clients.add(client);
     return client;
   }

@@ -11,7 +11,8 @@ export function parseDuration(text: string, name: string): number {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(text.trim());
   const ms = match ? Number(match[1]) * units[match[2] ?? 's']! : 0;
   // setTimeout takes 31 bits and fires at once beyond them.
-  if (!(ms > 0) || ms > 2 ** 31 - 1) throw usageError(`${name} is a time such as 90s, 5m or 1h, not "${text}"`);
+  if (!(ms > 0) || ms > 2 ** 31 - 1)
+    throw usageError(`${name} is a time such as 90s, 5m or 1h, not "${text}"`);
   return ms;
 }
 

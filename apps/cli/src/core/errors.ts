@@ -28,7 +28,13 @@ export class CliError extends Error {
   toJSON(): { error: Record<string, unknown> } {
     const { hint, requestId, extra } = this.more;
     return {
-      error: { code: this.code, message: this.message, request_id: requestId ?? null, hint: hint ?? null, ...extra },
+      error: {
+        code: this.code,
+        message: this.message,
+        request_id: requestId ?? null,
+        hint: hint ?? null,
+        ...extra,
+      },
     };
   }
 
@@ -50,16 +56,22 @@ export function interrupted(): CliError {
 
 /** `--timeout` ended the wait: exit 10. @param ms the limit */
 export function timedOut(ms: number): CliError {
-  return new CliError(exitCodes.timeout, 'timeout', `Not finished after ${ms / 1000} s; --timeout ended the wait`);
+  return new CliError(
+    exitCodes.timeout,
+    'timeout',
+    `Not finished after ${ms / 1000} s; --timeout ended the wait`,
+  );
 }
 
 /** Anything that was thrown, as a CliError; a bug keeps its stack in `extra`. */
 export function asCliError(error: unknown): CliError {
   if (error instanceof CliError) return error;
   const { code, message, stack } = error as NodeJS.ErrnoException;
-  if (typeof code === 'string' && /^E[A-Z]+$/.test(code)) return new CliError(exitCodes.failed, code, message);
+  if (typeof code === 'string' && /^E[A-Z]+$/.test(code))
+    return new CliError(exitCodes.failed, code, message);
   return new CliError(exitCodes.failed, 'internal', message ?? String(error), {
     hint: 'This is a bug in nebo. With --debug it prints where.',
-    lines: process.env['NEBO_DEBUG'] || process.argv.includes('--debug') ? (stack ?? '').split('\n').slice(1) : [],
+    lines:
+      process.env['NEBO_DEBUG'] || process.argv.includes('--debug') ? (stack ?? '').split('\n').slice(1) : [],
   });
 }

@@ -21,7 +21,8 @@ export function wantsColor(io: Io, stream: { isTTY?: boolean }, flag: boolean): 
 }
 
 // eslint-disable-next-line no-control-regex
-const escapes = /\u001b(?:\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\[[0-?]*[ -/]*[@-~]?|[PX^_][^\u001b]*(?:\u001b\\)?|.)?/g;
+const escapes =
+  /\u001b(?:\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\[[0-?]*[ -/]*[@-~]?|[PX^_][^\u001b]*(?:\u001b\\)?|.)?/g;
 // eslint-disable-next-line no-control-regex
 const controls = /[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f-\u009f]/g;
 

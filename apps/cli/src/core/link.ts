@@ -70,9 +70,12 @@ export async function removeLink(folder: string): Promise<void> {
  */
 export function checkLink(link: Link, folder: string, apiUrl: string): Link {
   if (sameAddress(link.api_url, apiUrl)) return link;
-  throw usageError(`${join(folder, linkName)} links this folder to ${link.api_url}, but the address in use is ${apiUrl}`, {
-    hint: `Use that installation (--api-url ${link.api_url} or --profile), or remove the link: nebo app unlink`,
-  });
+  throw usageError(
+    `${join(folder, linkName)} links this folder to ${link.api_url}, but the address in use is ${apiUrl}`,
+    {
+      hint: `Use that installation (--api-url ${link.api_url} or --profile), or remove the link: nebo app unlink`,
+    },
+  );
 }
 
 const sameAddress = (a: string, b: string) => a.replace(/\/+$/, '') === b.replace(/\/+$/, '');

@@ -20,7 +20,11 @@ export interface CommandSpec {
   flags?: readonly Option[];
   /** It starts work and waits: `--timeout` counts from the start of the wait. */
   waits?: boolean;
-  run(ctx: Context, args: readonly (string | readonly string[] | undefined)[], options: Options): Promise<void>;
+  run(
+    ctx: Context,
+    args: readonly (string | readonly string[] | undefined)[],
+    options: Options,
+  ): Promise<void>;
 }
 
 /** A kind with its verbs: `nebo app list`. */
@@ -42,11 +46,16 @@ export type Runner = (
 export const flag = (flags: string, about: string): Option => new Option(flags, about);
 /** A flag that may be given several times. */
 export const listFlag = (flags: string, about: string): Option =>
-  new Option(flags, about).argParser((value: string, before: string[] | undefined) => [...(before ?? []), value]);
+  new Option(flags, about).argParser((value: string, before: string[] | undefined) => [
+    ...(before ?? []),
+    value,
+  ]);
 
 function globalOptions(program: Command): void {
   program
-    .addOption(new Option('-o, --output <FORMAT>', `${outputFormats.join(', ')} (NEBO_OUTPUT)`).argParser(String))
+    .addOption(
+      new Option('-o, --output <FORMAT>', `${outputFormats.join(', ')} (NEBO_OUTPUT)`).argParser(String),
+    )
     .option('--columns <A,B>', 'columns of a table; any field of the record')
     .option('--jq <EXPR>', 'filter the JSON with a jq expression')
     .option('--no-header', 'no titles over a table')
@@ -80,7 +89,10 @@ export function buildProgram(
     .helpCommand(false);
   globalOptions(program);
   program.addHelpText('before', 'Example:\n  nebo deploy ./site --project web\n');
-  program.addHelpText('after', '\nMore: nebo help exit-codes · nebo help environment · nebo help output · nebo api --list');
+  program.addHelpText(
+    'after',
+    '\nMore: nebo help exit-codes · nebo help environment · nebo help output · nebo api --list',
+  );
   for (const spec of single) addCommand(program, spec, run);
   for (const group of groups) {
     const parent = program.command(group.name).description(group.summary);
@@ -100,7 +112,13 @@ function addCommand(parent: Command, spec: CommandSpec, run: Runner): void {
   if (spec.alias) command.alias(spec.alias);
   for (const option of spec.flags ?? []) command.addOption(option);
   command.helpOption('-h, --help', 'help');
-  command.addHelpText('before', `Example:\n${spec.example.split('\n').map((line) => `  ${line}`).join('\n')}\n`);
+  command.addHelpText(
+    'before',
+    `Example:\n${spec.example
+      .split('\n')
+      .map((line) => `  ${line}`)
+      .join('\n')}\n`,
+  );
   command.addHelpText('after', `${spec.notes ? `\n${spec.notes}\n` : ''}\nGlobal flags: nebo --help`);
   command.action(async (...given: unknown[]) => {
     // commander hands over the arguments, then its options, then the command.
@@ -120,7 +138,10 @@ function quietly(command: Command): void {
 }
 
 /** The command that words lead to, as far as they do. */
-export function commandAt(program: Command, words: readonly string[]): { command: Command; rest: readonly string[] } {
+export function commandAt(
+  program: Command,
+  words: readonly string[],
+): { command: Command; rest: readonly string[] } {
   let command = program;
   for (const [index, word] of words.entries()) {
     const next = command.commands.find((one) => one.name() === word || one.aliases().includes(word));
@@ -135,12 +156,16 @@ function wordsOf(program: Command, argv: readonly string[]): string[] {
   return argv.filter((word, index) => {
     if (word.startsWith('-')) return false;
     const before = index === 0 ? undefined : argv[index - 1]!;
-    return !program.options.some(({ long, short, required }) => required && before !== undefined && [long, short].includes(before));
+    return !program.options.some(
+      ({ long, short, required }) => required && before !== undefined && [long, short].includes(before),
+    );
   });
 }
 
-const namesOf = (command: Command): string[] => command.commands.flatMap((one) => [one.name(), ...one.aliases()]);
-const pathOf = (command: Command): string => (command.parent ? `${pathOf(command.parent)} ${command.name()}` : command.name());
+const namesOf = (command: Command): string[] =>
+  command.commands.flatMap((one) => [one.name(), ...one.aliases()]);
+const pathOf = (command: Command): string =>
+  command.parent ? `${pathOf(command.parent)} ${command.name()}` : command.name();
 
 /** What commander refused, as a usage error with the nearest names. @param argv the words after `nebo` */
 export function refusedBy(error: CommanderError, program: Command, argv: readonly string[]): Error {
@@ -149,9 +174,20 @@ export function refusedBy(error: CommanderError, program: Command, argv: readonl
   const hint = `${pathOf(command)} --help`;
   if (error.code === 'commander.unknownOption') {
     const wanted = /'([^']+)'/.exec(message)?.[1] ?? '';
-    const flags = [...command.options, ...program.options].flatMap(({ long, short }) => [long, short]).filter((one) => one !== undefined);
-    const near = wanted.startsWith('--') ? nearest(wanted.slice(2), flags.map((one) => one.replace(/^-+/, '')).filter((one) => one.length > 1)).map((one) => `--${one}`) : [];
-    return usageError(message, { lines: near.length > 0 ? [`Nearest: ${near.join(', ')}`] : [], hint, extra: { nearest: near } });
+    const flags = [...command.options, ...program.options]
+      .flatMap(({ long, short }) => [long, short])
+      .filter((one) => one !== undefined);
+    const near = wanted.startsWith('--')
+      ? nearest(
+          wanted.slice(2),
+          flags.map((one) => one.replace(/^-+/, '')).filter((one) => one.length > 1),
+        ).map((one) => `--${one}`)
+      : [];
+    return usageError(message, {
+      lines: near.length > 0 ? [`Nearest: ${near.join(', ')}`] : [],
+      hint,
+      extra: { nearest: near },
+    });
   }
   if (command.commands.length > 0) return unknownCommand(command, rest[0]);
   return usageError(message, { hint });
@@ -161,7 +197,10 @@ export function refusedBy(error: CommanderError, program: Command, argv: readonl
 export function unknownCommand(command: Command, word: string | undefined): Error {
   const names = namesOf(command);
   if (word === undefined) {
-    return usageError(`${pathOf(command)} needs one of: ${names.join(', ')}`, { hint: `${pathOf(command)} --help`, extra: { choices: names } });
+    return usageError(`${pathOf(command)} needs one of: ${names.join(', ')}`, {
+      hint: `${pathOf(command)} --help`,
+      extra: { choices: names },
+    });
   }
   // A verb typed without its kind, such as "nebo list", is near nothing: then all names are shown.
   const near = nearest(word, names);

@@ -74,12 +74,19 @@ export class Prompts {
    * @param flag named when nobody can be asked
    * @throws CliError usage, with the choices, where no question is possible
    */
-  async choose<T>(what: string, flag: string, choices: readonly T[], label: (choice: T) => string): Promise<T> {
+  async choose<T>(
+    what: string,
+    flag: string,
+    choices: readonly T[],
+    label: (choice: T) => string,
+  ): Promise<T> {
     if (!this.possible) throw missing(what, flag, choices.map(label));
     choices.forEach((choice, index) => this.io.stderr.write(`  ${index + 1}  ${label(choice)}\n`));
     for (;;) {
       const answer = await this.ask(`Which ${what}? `);
-      const index = /^\d+$/.test(answer) ? Number(answer) - 1 : choices.findIndex((choice) => label(choice).split(' ')[0] === answer);
+      const index = /^\d+$/.test(answer)
+        ? Number(answer) - 1
+        : choices.findIndex((choice) => label(choice).split(' ')[0] === answer);
       const choice = choices[index];
       if (choice !== undefined) return choice;
       this.io.stderr.write(`A number from 1 to ${choices.length}, please.\n`);
@@ -91,7 +98,14 @@ export class Prompts {
 export function missing(what: string, flag: string, choices: readonly string[] = []): Error {
   const shown = choices.slice(0, 20);
   return usageError(`A ${what} is needed: ${flag}`, {
-    lines: shown.length === 0 ? [] : ['Choices:', ...shown.map((choice) => `  ${choice}`), ...(choices.length > 20 ? [`  and ${choices.length - 20} more`] : [])],
+    lines:
+      shown.length === 0
+        ? []
+        : [
+            'Choices:',
+            ...shown.map((choice) => `  ${choice}`),
+            ...(choices.length > 20 ? [`  and ${choices.length - 20} more`] : []),
+          ],
     extra: choices.length === 0 ? {} : { choices },
   });
 }

@@ -11,7 +11,11 @@ import { nearest } from './suggest.js';
  * The one record of a list with exactly this name (4-client-behaviours.md "Name resolution").
  * @throws CliError exit 5 with near names for none, exit 2 with the ids for two
  */
-export function pickByName<T extends { id: string; name: string }>(kind: string, wanted: string, all: readonly T[]): T {
+export function pickByName<T extends { id: string; name: string }>(
+  kind: string,
+  wanted: string,
+  all: readonly T[],
+): T {
   const hits = all.filter(({ name }) => name === wanted);
   if (hits.length === 1) return hits[0]!;
   if (hits.length > 1) {
@@ -20,13 +24,25 @@ export function pickByName<T extends { id: string; name: string }>(kind: string,
       extra: { ids: hits.map(({ id }) => id) },
     });
   }
-  const near = nearest(wanted, all.map(({ name }) => name), 5);
+  const near = nearest(
+    wanted,
+    all.map(({ name }) => name),
+    5,
+  );
   const candidates = near.length > 0 ? near : all.slice(0, 5).map(({ name }) => name);
-  throw new CliError(exitCodes.notFound, 'not_found', `There is no ${kind} named "${wanted}" that this key can see`, {
-    lines: candidates.length > 0 ? [`${near.length > 0 ? 'Nearest' : `There are`}: ${candidates.join(', ')}`] : [],
-    hint: `nebo ${kind} list`,
-    extra: { candidates },
-  });
+  throw new CliError(
+    exitCodes.notFound,
+    'not_found',
+    `There is no ${kind} named "${wanted}" that this key can see`,
+    {
+      lines:
+        candidates.length > 0
+          ? [`${near.length > 0 ? 'Nearest' : `There are`}: ${candidates.join(', ')}`]
+          : [],
+      hint: `nebo ${kind} list`,
+      extra: { candidates },
+    },
+  );
 }
 
 /** All projects. */
@@ -52,7 +68,10 @@ export async function needProject(ctx: Context, withLink = true): Promise<string
   if (known !== null) return known;
   const projects = await projectsOf(await ctx.client());
   if (projects.length === 0)
-    throw missing('project', '--project NAME (or NEBO_PROJECT). The key sees no project; one is made in the panel');
+    throw missing(
+      'project',
+      '--project NAME (or NEBO_PROJECT). The key sees no project; one is made in the panel',
+    );
   if (projects.length === 1) {
     ctx.talk.notice(`Project: ${projects[0]!.name} (the only one)`);
     return projects[0]!.id;
@@ -85,5 +104,12 @@ export async function needAppId(ctx: Context, argument?: string): Promise<string
   const client = await ctx.client();
   const apps = await appsOf(client, await projectInUse(ctx));
   const label = ({ name, id }: V1App) => `${name} (${id})`;
-  return (await ctx.prompts.choose('app', '--app NAME (or NEBO_APP, or link the folder: nebo app link)', apps, label)).id;
+  return (
+    await ctx.prompts.choose(
+      'app',
+      '--app NAME (or NEBO_APP, or link the folder: nebo app link)',
+      apps,
+      label,
+    )
+  ).id;
 }

@@ -47,7 +47,10 @@ export async function runNebo(argv: readonly string[], io: Io, interrupt: AbortS
     await program.parseAsync([...argv], { from: 'user' });
     return exitCodes.done;
   } catch (thrown) {
-    if (thrown instanceof CommanderError && (thrown.code === 'commander.helpDisplayed' || thrown.exitCode === 0)) {
+    if (
+      thrown instanceof CommanderError &&
+      (thrown.code === 'commander.helpDisplayed' || thrown.exitCode === 0)
+    ) {
       await showHelp();
       return exitCodes.done;
     }
@@ -59,17 +62,32 @@ export async function runNebo(argv: readonly string[], io: Io, interrupt: AbortS
   }
 }
 
-function unknownTopic(program: Parameters<typeof unknownCommand>[0], command: typeof program, word: string): Error {
+function unknownTopic(
+  program: Parameters<typeof unknownCommand>[0],
+  command: typeof program,
+  word: string,
+): Error {
   if (command !== program) return unknownCommand(command, word);
   const topics = Object.keys(helpTopics);
-  return usageError(`There is no help on "${word}"`, { lines: [`Topics: ${topics.join(', ')}, and every command`], hint: 'nebo --help' });
+  return usageError(`There is no help on "${word}"`, {
+    lines: [`Topics: ${topics.join(', ')}, and every command`],
+    hint: 'nebo --help',
+  });
 }
 
 /** For errors before the flags could be read: the format is looked up by hand. */
 function earlyTalk(argv: readonly string[], io: Io): Talk {
   const index = argv.findIndex((word) => /^(-o|--output)/.test(word));
-  const said = index < 0 ? io.env['NEBO_OUTPUT'] : (/^(?:-o|--output)=?(.+)$/.exec(argv[index]!)?.[1] ?? argv[index + 1]);
+  const said =
+    index < 0
+      ? io.env['NEBO_OUTPUT']
+      : (/^(?:-o|--output)=?(.+)$/.exec(argv[index]!)?.[1] ?? argv[index + 1]);
   const jsonErrors = said === 'json' || said === 'yaml';
-  const color = !jsonErrors && !io.env['NO_COLOR'] && !argv.includes('--no-color') && io.stderr.isTTY === true && io.env['TERM'] !== 'dumb';
+  const color =
+    !jsonErrors &&
+    !io.env['NO_COLOR'] &&
+    !argv.includes('--no-color') &&
+    io.stderr.isTTY === true &&
+    io.env['TERM'] !== 'dumb';
   return new Talk(io, { quiet: false, debug: false, color, jsonErrors });
 }

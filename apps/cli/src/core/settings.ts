@@ -43,7 +43,8 @@ export interface EarlySettings {
 export const defaultApiUrl = 'http://127.0.0.1:4000/v1';
 
 /** True for "1", "true", "yes". */
-export const isOn = (text: string | undefined): boolean => text !== undefined && /^(1|true|yes|on)$/i.test(text);
+export const isOn = (text: string | undefined): boolean =>
+  text !== undefined && /^(1|true|yes|on)$/i.test(text);
 
 /** Flags and environment, flag first. @throws CliError usage */
 export function earlySettings(flags: Flags, env: Env): EarlySettings {
@@ -61,7 +62,9 @@ export function earlySettings(flags: Flags, env: Env): EarlySettings {
     debug: flags.debug ?? isOn(env['NEBO_DEBUG']),
     color: flags.color,
     timeoutMs:
-      timeout === undefined ? null : parseDuration(timeout, flags.timeout === undefined ? 'NEBO_TIMEOUT' : '--timeout'),
+      timeout === undefined
+        ? null
+        : parseDuration(timeout, flags.timeout === undefined ? 'NEBO_TIMEOUT' : '--timeout'),
   };
 }
 
@@ -117,14 +120,26 @@ export async function readAccount(flags: Flags, env: Env, newProfile = false): P
   const flagUrl = flags.apiUrl ?? (env['NEBO_API_URL'] || undefined);
   const apiUrl = normalApiUrl(
     flagUrl ?? found?.api_url ?? defaultApiUrl,
-    flagUrl === undefined ? 'api_url of the profile' : flags.apiUrl === undefined ? 'NEBO_API_URL' : '--api-url',
+    flagUrl === undefined
+      ? 'api_url of the profile'
+      : flags.apiUrl === undefined
+        ? 'NEBO_API_URL'
+        : '--api-url',
   );
   // The profile's key must not travel to an address that it was not made for.
   const profile = found && normalApiUrl(found.api_url, 'api_url of the profile') === apiUrl ? found : null;
   const envKey = env['NEBO_API_KEY']?.trim() || null;
   const key = envKey ?? profile?.api_key ?? null;
   const keyFrom = envKey ? 'NEBO_API_KEY' : key ? 'profile' : null;
-  return { apiUrl, key: key === null ? null : checkKey(key), keyFrom, profileName, profile, config, configPath: path };
+  return {
+    apiUrl,
+    key: key === null ? null : checkKey(key),
+    keyFrom,
+    profileName,
+    profile,
+    config,
+    configPath: path,
+  };
 }
 
 /** A key is one word of printable characters; anything else cannot stand in a header. @throws CliError usage */

@@ -11,7 +11,8 @@ export function nearest(word: string, names: Iterable<string>, limit = 3): strin
     const lower = name.toLowerCase();
     const far = distance(wanted, lower);
     const close = far <= Math.max(1, Math.ceil(Math.max(wanted.length, lower.length) / 3));
-    const alike = wanted.length >= 2 && (lower.startsWith(wanted) || wanted.startsWith(lower) || lower.includes(wanted));
+    const alike =
+      wanted.length >= 2 && (lower.startsWith(wanted) || wanted.startsWith(lower) || lower.includes(wanted));
     if (close || alike) scored.push({ name, score: alike ? far / 4 : far });
   }
   scored.sort((a, b) => a.score - b.score || (a.name < b.name ? -1 : 1));

@@ -34,7 +34,8 @@ export class Talk {
 
   /** A line that a person should not miss; `--quiet` does not silence it, machine output does. */
   warn(text: string): void {
-    if (!this.options.quiet || !this.options.jsonErrors) this.write(`${this.color.yellow('warning:')} ${text}`);
+    if (!this.options.quiet || !this.options.jsonErrors)
+      this.write(`${this.color.yellow('warning:')} ${text}`);
   }
 
   /** A line of a log that was asked for as progress. */
@@ -51,7 +52,7 @@ export class Talk {
   /** The live line at the bottom of a terminal; nothing elsewhere. */
   status(text: string): void {
     if (!this.live) return;
-    const width = Math.max(10, (this.io.stderr.columns ?? 80) - 1);
+    const width = Math.max(10, (this.io.stderr.columns || 80) - 1);
     this.io.stderr.write(`\r\u001b[2K${this.color.dim(text.slice(0, width))}`);
     this.shown = true;
   }

@@ -46,9 +46,14 @@ export async function packToFile(dir: string, gitignore: boolean, signal: AbortS
     const { sha256, bytes } = await digest;
     const { compressedBytes } = archiveLimits();
     if (bytes > compressedBytes) {
-      throw new CliError(exitCodes.failed, 'compressed_size', `The archive is ${size(bytes)}, the limit is ${size(compressedBytes)}`, {
-        hint: 'Leave files out with .neboignore ("nebo deploy --dry-run" lists what goes in), or deploy from git.',
-      });
+      throw new CliError(
+        exitCodes.failed,
+        'compressed_size',
+        `The archive is ${size(bytes)}, the limit is ${size(compressedBytes)}`,
+        {
+          hint: 'Leave files out with .neboignore ("nebo deploy --dry-run" lists what goes in), or deploy from git.',
+        },
+      );
     }
     return { manifest, path, sha256, bytes, remove };
   } catch (error) {
@@ -67,18 +72,40 @@ export async function packToFile(dir: string, gitignore: boolean, signal: AbortS
 export function tellPacked(ctx: Context, packed: PackedFile): void {
   const { manifest, bytes, sha256 } = packed;
   const rules = manifest.ruledBy ? `${manifest.ruledBy} ruled` : 'no ignore file';
-  ctx.talk.notice(`Packed ${manifest.files} files, ${size(manifest.bytes)} (${size(bytes)} packed), ${rules}; sha256 ${sha256}`);
-  ctx.talk.notice(`Largest: ${manifest.largest.map((file) => `${file.path} ${size(file.bytes)}`).join(', ')}`);
+  ctx.talk.notice(
+    `Packed ${manifest.files} files, ${size(manifest.bytes)} (${size(bytes)} packed), ${rules}; sha256 ${sha256}`,
+  );
+  ctx.talk.notice(
+    `Largest: ${manifest.largest.map((file) => `${file.path} ${size(file.bytes)}`).join(', ')}`,
+  );
   for (const { path, why } of manifest.warnings) ctx.talk.warn(`${path} is left out: ${why}`);
 }
 
 /** `--dry-run`: everything that would go into the archive, on stdout; nothing is sent. */
 export async function printPlan(ctx: Context, packed: PackedFile): Promise<void> {
   const { manifest, bytes, sha256 } = packed;
-  const entries = manifest.entries.map(({ path, type, size: length, target }) => ({ path, type, bytes: length, ...(target === null ? {} : { target }) }));
+  const entries = manifest.entries.map(({ path, type, size: length, target }) => ({
+    path,
+    type,
+    bytes: length,
+    ...(target === null ? {} : { target }),
+  }));
   if (ctx.print.structured) {
     const { ruledBy, files, largest, warnings } = manifest;
-    return ctx.print.value({ ruled_by: ruledBy, files, bytes: manifest.bytes, archive_bytes: bytes, sha256, largest, warnings, entries });
+    return ctx.print.value({
+      ruled_by: ruledBy,
+      files,
+      bytes: manifest.bytes,
+      archive_bytes: bytes,
+      sha256,
+      largest,
+      warnings,
+      entries,
+    });
   }
-  await ctx.print.list(entries, [{ key: 'path' }, { key: 'bytes' }, { key: 'type', wide: true }, { key: 'target', wide: true }], (entry) => entry.path);
+  await ctx.print.list(
+    entries,
+    [{ key: 'path' }, { key: 'bytes' }, { key: 'type', wide: true }, { key: 'target', wide: true }],
+    (entry) => entry.path,
+  );
 }

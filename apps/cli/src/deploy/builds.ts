@@ -8,7 +8,12 @@ import { at, type ApiClient } from '../http/client.js';
  * the list.
  * @throws CliError
  */
-export async function readBuild(client: ApiClient, appId: string, buildId: string, signal?: AbortSignal): Promise<V1Build | null> {
+export async function readBuild(
+  client: ApiClient,
+  appId: string,
+  buildId: string,
+  signal?: AbortSignal,
+): Promise<V1Build | null> {
   try {
     return await client.get<V1Build>(at`/apps/${appId}/builds/${buildId}`, undefined, signal);
   } catch (error) {
@@ -16,7 +21,11 @@ export async function readBuild(client: ApiClient, appId: string, buildId: strin
     if (error.code !== 'unknown_operation' && error.more.extra?.['status'] !== 405) throw error;
   }
   for (let offset = 0; ; offset += 100) {
-    const { data } = await client.get<{ data: V1Build[] }>(at`/apps/${appId}/builds`, { limit: 100, offset }, signal);
+    const { data } = await client.get<{ data: V1Build[] }>(
+      at`/apps/${appId}/builds`,
+      { limit: 100, offset },
+      signal,
+    );
     const found = data.find(({ id }) => id.toLowerCase() === buildId.toLowerCase());
     if (found || data.length < 100) return found ?? null;
   }
@@ -30,9 +39,15 @@ export async function newestBuild(client: ApiClient, appId: string): Promise<V1B
 }
 
 /** A build by id, or the newest. @throws CliError */
-export async function needBuild(client: ApiClient, appId: string, buildId: string | undefined): Promise<V1Build> {
+export async function needBuild(
+  client: ApiClient,
+  appId: string,
+  buildId: string | undefined,
+): Promise<V1Build> {
   if (buildId === undefined) return newestBuild(client, appId);
   const found = await readBuild(client, appId, buildId);
   if (found) return found;
-  throw new CliError(exitCodes.notFound, 'not_found', `The app has no build ${buildId}`, { hint: 'nebo build list' });
+  throw new CliError(exitCodes.notFound, 'not_found', `The app has no build ${buildId}`, {
+    hint: 'nebo build list',
+  });
 }

@@ -26,9 +26,18 @@ export type Standing =
 export function standingOf(build: V1Build): Standing {
   const { status, deploy_state: state, error, boot_error: bootError } = build;
   if (badStatuses.has(status) || state === 'build_failed')
-    return { is: 'failed', step: 'build', reason: error ?? (/^cancel/.test(status) ? 'it was cancelled or overtaken by a newer build' : 'the server gave no reason') };
+    return {
+      is: 'failed',
+      step: 'build',
+      reason:
+        error ??
+        (/^cancel/.test(status)
+          ? 'it was cancelled or overtaken by a newer build'
+          : 'the server gave no reason'),
+    };
   if (state === 'live') return { is: 'live' };
-  if (state && badStates.has(state)) return { is: 'failed', step: 'rollout', reason: bootError ?? error ?? `its state is ${state}` };
+  if (state && badStates.has(state))
+    return { is: 'failed', step: 'rollout', reason: bootError ?? error ?? `its state is ${state}` };
   if (status === 'queued') return { is: 'going', step: 'queued' };
   return { is: 'going', step: status === 'success' ? 'rolling out' : 'building' };
 }
@@ -67,12 +76,16 @@ export async function followBuild(
     // The log ends on its own, after its last stored line; a log that does not must not hold a deploy that is done.
     const ended = await Promise.race([log, rest(logGraceMs, stopLog.signal).catch(() => null)]);
     if (ended instanceof CliError) ctx.talk.notice(`The log could not be read: ${ended.message}`);
-    else if (!ended || ended instanceof Error || !(ended as { complete: boolean }).complete) ctx.talk.notice('The log may be cut.');
+    else if (!ended || ended instanceof Error || !(ended as { complete: boolean }).complete)
+      ctx.talk.notice('The log may be cut.');
     const standing = standingOf(build);
     if (standing.is !== 'failed') return build;
     throw failed(ctx, build, standing, tail, lookAgain);
   } catch (error) {
-    if (error instanceof CliError && (error.exit === exitCodes.timeout || error.exit === exitCodes.interrupted))
+    if (
+      error instanceof CliError &&
+      (error.exit === exitCodes.timeout || error.exit === exitCodes.interrupted)
+    )
       throw error.withHint(`The deploy goes on without you. Look again: ${lookAgain}`);
     throw error;
   } finally {
@@ -93,7 +106,10 @@ async function untilSettled(
   let told = '';
   let heartbeat = began;
   let step = 'queued';
-  const clock = setInterval(() => ctx.talk.status(`${step} · ${spoken(Date.now() - began)} of at most ${spoken(limit)}`), 1000);
+  const clock = setInterval(
+    () => ctx.talk.status(`${step} · ${spoken(Date.now() - began)} of at most ${spoken(limit)}`),
+    1000,
+  );
   try {
     for (;;) {
       const build = await readBuild(client, appId, buildId, signal);
@@ -104,7 +120,9 @@ async function untilSettled(
       const now = Date.now();
       // In a CI log silence looks like a hang, and a line per second is a flood.
       if (step !== told || (!ctx.talk.live && now - heartbeat >= 60_000)) {
-        ctx.talk.notice(told === step ? `still ${step} after ${spoken(now - began)}` : `${step} (${spoken(now - began)})`);
+        ctx.talk.notice(
+          told === step ? `still ${step} after ${spoken(now - began)}` : `${step} (${spoken(now - began)})`,
+        );
         told = step;
         heartbeat = now;
       }
@@ -115,7 +133,13 @@ async function untilSettled(
   }
 }
 
-function failed(ctx: Context, build: V1Build, { step, reason }: { step: string; reason: string }, tail: readonly string[], lookAgain: string): CliError {
+function failed(
+  ctx: Context,
+  build: V1Build,
+  { step, reason }: { step: string; reason: string },
+  tail: readonly string[],
+  lookAgain: string,
+): CliError {
   const shown = !ctx.talk.options.quiet;
   return new CliError(exitCodes.failed, 'deploy_failed', `The ${step} failed: ${reason}`, {
     // The log has just been printed line by line, unless --quiet kept it back.

@@ -30,11 +30,12 @@ export async function followLog(
 ): Promise<LogEnd> {
   const path = at`/apps/${appId}/builds/${buildId}/logs`;
   let lines = 0;
-  for (let losses = 0; ; ) {
+  for (let losses = 0; ;) {
     let skip = lines;
     try {
       const answer = await client.open({ method: 'GET', path, accept: 'text/event-stream', signal });
-      if (answer.statusCode !== 200) throw failureOf(answer.statusCode ?? 0, answer.headers, await bodyText(answer, signal));
+      if (answer.statusCode !== 200)
+        throw failureOf(answer.statusCode ?? 0, answer.headers, await bodyText(answer, signal));
       for await (const item of streamItems(answer)) {
         if (item.kind === 'done') return { complete: true, lines };
         if (skip-- > 0) continue;

@@ -10,8 +10,7 @@ import { at } from '../http/client.js';
 
 /** Where a deploy goes: to an app that exists, or to one that is made when the folder is packed. */
 export type Target =
-  | { kind: 'app'; app: V1App; linkFolder: boolean }
-  | { kind: 'new'; name: string; project: string };
+  { kind: 'app'; app: V1App; linkFolder: boolean } | { kind: 'new'; name: string; project: string };
 
 /**
  * Finds the app for a folder: `--app` and NEBO_APP, the folder's link, an app of the folder's name in the project.
@@ -22,11 +21,13 @@ export type Target =
 export async function findTarget(ctx: Context, folder: string, named: string | undefined): Promise<Target> {
   const reference = ctx.appReference();
   if (reference !== null) {
-    if (named !== undefined) throw usageError('--name is for a new app, --app for one that exists: give one of them');
+    if (named !== undefined)
+      throw usageError('--name is for a new app, --app for one that exists: give one of them');
     try {
       return { kind: 'app', app: await readApp(ctx, reference), linkFolder: false };
     } catch (error) {
-      if (error instanceof CliError && error.exit === exitCodes.notFound) throw error.withHint(`Make it with: nebo deploy --name ${reference}`);
+      if (error instanceof CliError && error.exit === exitCodes.notFound)
+        throw error.withHint(`Make it with: nebo deploy --name ${reference}`);
       throw error;
     }
   }
@@ -45,12 +46,24 @@ async function linkedTarget(
   link: { app_id: string; project_id: string },
   named: string | undefined,
 ): Promise<Target> {
-  if (named !== undefined) throw usageError('This folder is linked to an app; --name is for a new one', { hint: 'nebo app unlink removes the link' });
+  if (named !== undefined)
+    throw usageError('This folder is linked to an app; --name is for a new one', {
+      hint: 'nebo app unlink removes the link',
+    });
   try {
-    return { kind: 'app', app: await (await ctx.client()).get<V1App>(at`/apps/${link.app_id}`), linkFolder: false };
+    return {
+      kind: 'app',
+      app: await (await ctx.client()).get<V1App>(at`/apps/${link.app_id}`),
+      linkFolder: false,
+    };
   } catch (error) {
     // Only "there is no such app" offers a new one: making one after any other error would make doubles.
-    if (!(error instanceof CliError) || error.exit !== exitCodes.notFound || error.more.extra?.['status'] !== 404) throw error;
+    if (
+      !(error instanceof CliError) ||
+      error.exit !== exitCodes.notFound ||
+      error.more.extra?.['status'] !== 404
+    )
+      throw error;
     const gone = `The app ${link.app_id} that ${join(folder, linkName)} names is gone.`;
     if (!ctx.early.yes && !ctx.prompts.possible) {
       throw new CliError(exitCodes.notFound, 'linked_app_gone', gone, {
@@ -66,21 +79,37 @@ async function linkedTarget(
 
 /** The upload app of this name, or a new one; an app with another source is never touched by a folder's name alone. */
 async function targetByName(ctx: Context, name: string, project: string): Promise<Target> {
-  const found = (await appsOf(await ctx.client(), project)).find((app) => app.name === name && app.project_id === project);
+  const found = (await appsOf(await ctx.client(), project)).find(
+    (app) => app.name === name && app.project_id === project,
+  );
   if (!found) return { kind: 'new', name, project };
   if (found.source_type !== 'upload') {
-    throw new CliError(exitCodes.conflict, 'name_taken', `The project has an app "${name}" whose source is ${found.source_type}, not a folder`, {
-      hint: `Another name: nebo deploy --name OTHER. To build that app: nebo deploy --app ${name}`,
-    });
+    throw new CliError(
+      exitCodes.conflict,
+      'name_taken',
+      `The project has an app "${name}" whose source is ${found.source_type}, not a folder`,
+      {
+        hint: `Another name: nebo deploy --name OTHER. To build that app: nebo deploy --app ${name}`,
+      },
+    );
   }
-  if (ctx.prompts.possible && !ctx.early.yes && !(await ctx.prompts.confirm(`The project has an app "${name}" already. Deploy this folder to it?`)))
+  if (
+    ctx.prompts.possible &&
+    !ctx.early.yes &&
+    !(await ctx.prompts.confirm(`The project has an app "${name}" already. Deploy this folder to it?`))
+  )
     throw usageError('Nothing was deployed', { hint: 'Another name: nebo deploy --name OTHER' });
   ctx.talk.notice(`Deploying to the app "${name}" that the project has already (${found.id}).`);
   return { kind: 'app', app: found, linkFolder: true };
 }
 
 /** Makes the app of a target when it is new, and links the folder before anything is sent, so that a retry finds it. */
-export async function settleTarget(ctx: Context, target: Target, folder: string, appType: string | undefined): Promise<V1App> {
+export async function settleTarget(
+  ctx: Context,
+  target: Target,
+  folder: string,
+  appType: string | undefined,
+): Promise<V1App> {
   if (target.kind === 'app' && !target.linkFolder) return target.app;
   const client = await ctx.client();
   let app: V1App;

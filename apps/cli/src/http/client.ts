@@ -75,8 +75,18 @@ export class ApiClient {
   }
 
   /** POST of a file, streamed. @throws CliError */
-  async upload<T>(path: string, file: string, contentType: string, onSent?: (bytes: number) => void): Promise<T> {
-    const answer = await this.ok({ method: 'POST', path, contentType, body: { kind: 'file', path: file, onSent } });
+  async upload<T>(
+    path: string,
+    file: string,
+    contentType: string,
+    onSent?: (bytes: number) => void,
+  ): Promise<T> {
+    const answer = await this.ok({
+      method: 'POST',
+      path,
+      contentType,
+      body: { kind: 'file', path: file, onSent },
+    });
     return this.parse<T>(answer, path);
   }
 
@@ -134,7 +144,8 @@ export class ApiClient {
       try {
         const answer = await this.once(call, idempotencyKey, signal);
         const retryAfter = secondsOf(answer.headers['retry-after']);
-        if (pause === undefined || !worthAgain(call.method, answer) || (retryAfter ?? 0) > longestRetryAfter) return answer;
+        if (pause === undefined || !worthAgain(call.method, answer) || (retryAfter ?? 0) > longestRetryAfter)
+          return answer;
         if (retryAfter !== null) pause = retryAfter * 1000;
         why = String(answer.statusCode);
         answer.resume();
@@ -144,7 +155,9 @@ export class ApiClient {
         if (pause === undefined || !again) throw unreachable(error, new URL(this.apiUrl).origin);
         why = error.code;
       }
-      talk.notice(`${why} from ${new URL(this.apiUrl).host}, trying again (${tries + 1} of ${pauses.length})`);
+      talk.notice(
+        `${why} from ${new URL(this.apiUrl).host}, trying again (${tries + 1} of ${pauses.length})`,
+      );
       await rest(pause, signal);
     }
   }
@@ -159,12 +172,17 @@ export class ApiClient {
     const url = new URL(this.apiUrl + call.path);
     for (const [name, value] of Object.entries(call.query ?? {})) {
       if (value === undefined) continue;
-      for (const one of Array.isArray(value) ? (value as string[]) : [String(value)]) url.searchParams.append(name, one);
+      for (const one of Array.isArray(value) ? (value as string[]) : [String(value)])
+        url.searchParams.append(name, one);
     }
     return url;
   }
 
-  private async once(call: Call, idempotencyKey: string | null, signal: AbortSignal): Promise<IncomingMessage> {
+  private async once(
+    call: Call,
+    idempotencyKey: string | null,
+    signal: AbortSignal,
+  ): Promise<IncomingMessage> {
     const { key, talk, version, idleMs } = this.options;
     if (key === null) {
       throw new CliError(exitCodes.key, 'no_key', `There is no key for ${this.apiUrl}`, {
@@ -182,9 +200,18 @@ export class ApiClient {
     if (!call.body && call.method !== 'GET') headers['content-length'] = '0';
     const began = performance.now();
     const tell = (what: string) =>
-      talk.debug(`${call.method} ${url} ${what} ${Math.round(performance.now() - began)} ms, key ${maskedKey(key)}`);
+      talk.debug(
+        `${call.method} ${url} ${what} ${Math.round(performance.now() - began)} ms, key ${maskedKey(key)}`,
+      );
     try {
-      const answer = await this.transport.send({ method: call.method, url, headers, body: call.body, signal, idleMs });
+      const answer = await this.transport.send({
+        method: call.method,
+        url,
+        headers,
+        body: call.body,
+        signal,
+        idleMs,
+      });
       tell(`${answer.statusCode} request ${String(answer.headers['x-request-id'] ?? '-')}`);
       return answer;
     } catch (error) {
@@ -207,7 +234,10 @@ export class ApiClient {
 /** A JSON body for a call, or nothing. */
 export function jsonBody(value: unknown): Pick<Call, 'body' | 'contentType'> {
   if (value === undefined) return {};
-  return { body: { kind: 'bytes', bytes: Buffer.from(JSON.stringify(value)) }, contentType: 'application/json' };
+  return {
+    body: { kind: 'bytes', bytes: Buffer.from(JSON.stringify(value)) },
+    contentType: 'application/json',
+  };
 }
 
 function worthAgain(method: string, answer: IncomingMessage): boolean {
@@ -216,7 +246,12 @@ function worthAgain(method: string, answer: IncomingMessage): boolean {
   if (status === 429) return true;
   if (method !== 'GET' && method !== 'POST') return false;
   // 409 with Retry-After: the first try of this very POST is still at work (idempotency_in_progress).
-  return status === 502 || status === 503 || status === 504 || (status === 409 && answer.headers['retry-after'] !== undefined);
+  return (
+    status === 502 ||
+    status === 503 ||
+    status === 504 ||
+    (status === 409 && answer.headers['retry-after'] !== undefined)
+  );
 }
 
 function secondsOf(header: string | undefined): number | null {
@@ -236,7 +271,12 @@ export async function rest(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 function notOurs(apiUrl: string, path: string): CliError {
-  return new CliError(exitCodes.service, 'not_the_api', `The answer of ${apiUrl}${path} is not what the API answers`, {
-    hint: 'Is --api-url (NEBO_API_URL) the address of a Nebo API? "nebo doctor" looks closer.',
-  });
+  return new CliError(
+    exitCodes.service,
+    'not_the_api',
+    `The answer of ${apiUrl}${path} is not what the API answers`,
+    {
+      hint: 'Is --api-url (NEBO_API_URL) the address of a Nebo API? "nebo doctor" looks closer.',
+    },
+  );
 }

@@ -15,7 +15,8 @@ export async function* streamItems(chunks: AsyncIterable<Uint8Array>): AsyncGene
     rest = lines.pop()!;
     for (const raw of lines) {
       const line = raw.endsWith('\r') ? raw.slice(0, -1) : raw;
-      if (line.startsWith('data:')) yield { kind: 'data', text: line.slice(line.startsWith('data: ') ? 6 : 5) };
+      if (line.startsWith('data:'))
+        yield { kind: 'data', text: line.slice(line.startsWith('data: ') ? 6 : 5) };
       else if (/^event: ?done$/.test(line)) {
         yield { kind: 'done' };
         return;

@@ -55,15 +55,21 @@ export function failureOf(status: number, headers: Record<string, unknown>, text
   let hint = hints[status];
   if (status === 429) hint = retryAfter ? `Try again in ${retryAfter} s.` : 'Try again later.';
   else if (status >= 500) hint = 'Try again. "nebo doctor" looks at the connection.';
-  else if (code === 'unknown_operation') hint = 'This server does not have the operation: it may be older than this nebo.';
+  else if (code === 'unknown_operation')
+    hint = 'This server does not have the operation: it may be older than this nebo.';
   else if (status >= 300 && status < 400)
     hint = `The address redirects${typeof headers['location'] === 'string' ? ` to ${headers['location']}` : ''}; set --api-url to where the API is.`;
-  return new CliError(exitOfStatus(status), code ?? `http_${status}`, message ?? (plain(text) || `The server answered ${status}`), {
-    hint,
-    requestId: id,
-    lines,
-    extra: { status, ...(details ? { details } : {}) },
-  });
+  return new CliError(
+    exitOfStatus(status),
+    code ?? `http_${status}`,
+    message ?? (plain(text) || `The server answered ${status}`),
+    {
+      hint,
+      requestId: id,
+      lines,
+      extra: { status, ...(details ? { details } : {}) },
+    },
+  );
 }
 
 /** A body that is not JSON, in one short line; nothing of HTML. */
@@ -79,10 +85,15 @@ export function unreachable(error: ConnectionBroken, origin: string): CliError {
     NO_ANSWER: `${origin} does not answer (${error.message})`,
   };
   const certificate = /CERT|SELF_SIGNED|UNABLE_TO/.test(error.code);
-  return new CliError(exitCodes.service, 'unreachable', said[error.code] ?? `The connection to ${origin} broke (${error.message})`, {
-    hint: certificate
-      ? 'Its certificate is not trusted here: NODE_EXTRA_CA_CERTS=/path/to/ca.pem adds the authority.'
-      : 'Is --api-url (NEBO_API_URL) right and the server up? "nebo doctor" looks closer.',
-    extra: { cause: error.code },
-  });
+  return new CliError(
+    exitCodes.service,
+    'unreachable',
+    said[error.code] ?? `The connection to ${origin} broke (${error.message})`,
+    {
+      hint: certificate
+        ? 'Its certificate is not trusted here: NODE_EXTRA_CA_CERTS=/path/to/ca.pem adds the authority.'
+        : 'Is --api-url (NEBO_API_URL) right and the server up? "nebo doctor" looks closer.',
+      extra: { cause: error.code },
+    },
+  );
 }

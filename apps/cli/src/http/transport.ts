@@ -60,7 +60,10 @@ export class Transport {
     const http = secure ? await import('node:https') : await import('node:http');
     const options: RequestOptions = {
       method,
-      headers: { ...headers, ...(body?.kind === 'bytes' ? { 'content-length': String(body.bytes.length) } : {}) },
+      headers: {
+        ...headers,
+        ...(body?.kind === 'bytes' ? { 'content-length': String(body.bytes.length) } : {}),
+      },
       signal,
       timeout: idleMs,
       // A kept connection may die under a request; only a GET is safe to repeat without a thought.
@@ -105,7 +108,10 @@ export class Transport {
   }
 }
 
-function sendFile(out: ClientRequest, body: { path: string; onSent?: ((bytes: number) => void) | undefined }): void {
+function sendFile(
+  out: ClientRequest,
+  body: { path: string; onSent?: ((bytes: number) => void) | undefined },
+): void {
   const file = createReadStream(body.path, { highWaterMark: 256 * 1024 });
   let sent = 0;
   file.on('data', (chunk) => body.onSent?.((sent += chunk.length)));

@@ -5,7 +5,7 @@ import { type Io } from '../core/io.js';
  * not fit. False when it was not shown.
  */
 export async function page(text: string, io: Io): Promise<boolean> {
-  if (!io.stdout.isTTY || !io.stdin.isTTY || text.split('\n').length <= (io.stdout.rows ?? 24)) return false;
+  if (!io.stdout.isTTY || !io.stdin.isTTY || text.split('\n').length <= (io.stdout.rows || 24)) return false;
   const asked = io.env['NEBO_PAGER'] ?? io.env['PAGER'] ?? 'less';
   // Words, not a shell line: a pager with quotes in its arguments belongs into a script of its own.
   const [command, ...args] = asked.split(/\s+/).filter((word) => word !== '');

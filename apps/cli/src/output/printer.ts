@@ -32,16 +32,25 @@ export class Printer {
   }
 
   /** A list of records. @param name what identifies a record for `-o name` */
-  async list<T extends object>(records: readonly T[], columns: readonly Column<T>[], name: (record: T) => string = nameOf): Promise<void> {
+  async list<T extends object>(
+    records: readonly T[],
+    columns: readonly Column<T>[],
+    name: (record: T) => string = nameOf,
+  ): Promise<void> {
     if (this.structured) return this.value(records);
-    if (this.options.output === 'name') return this.text(records.map((record) => `${name(record)}\n`).join(''));
+    if (this.options.output === 'name')
+      return this.text(records.map((record) => `${name(record)}\n`).join(''));
     const picked = pickColumns(columns, this.options.columns, this.options.output === 'wide', records[0]);
-    const rows = records.map((record) => picked.map(({ key, text }) => cell(text ? text(record) : field(record, key))));
+    const rows = records.map((record) =>
+      picked.map(({ key, text }) => cell(text ? text(record) : field(record, key))),
+    );
     const { stdout } = this.io;
     if (!stdout.isTTY) return this.text(tabSeparated(rows));
-    const header = this.options.header ? picked.map(({ key }) => key.toUpperCase().replaceAll('_', ' ')) : null;
+    const header = this.options.header
+      ? picked.map(({ key }) => key.toUpperCase().replaceAll('_', ' '))
+      : null;
     if (rows.length === 0) return this.talk.notice('Nothing to list.');
-    const text = aligned(rows, header, stdout.columns ?? 80, this.title);
+    const text = aligned(rows, header, stdout.columns || 80, this.title);
     if (!(await page(text, this.io))) this.text(text);
   }
 
@@ -49,16 +58,25 @@ export class Printer {
    * One record: JSON as it came, otherwise one field per line. Without `-o wide` empty fields are left out on a terminal.
    * @param more rows that the record does not hold, such as an address
    */
-  async record<T extends object>(record: T, more: Record<string, unknown> = {}, name: (record: T) => string = nameOf): Promise<void> {
+  async record<T extends object>(
+    record: T,
+    more: Record<string, unknown> = {},
+    name: (record: T) => string = nameOf,
+  ): Promise<void> {
     if (this.structured) return this.value(record);
     if (this.options.output === 'name') return this.text(`${name(record)}\n`);
     const all = { ...record, ...more };
     const wanted = this.options.columns;
-    const keys = pickColumns(Object.keys(all).map((key) => ({ key })), wanted, true, all).map(({ key }) => key);
+    const keys = pickColumns(
+      Object.keys(all).map((key) => ({ key })),
+      wanted,
+      true,
+      all,
+    ).map(({ key }) => key);
     const rows = keys.map((key) => [key, cell(field(all, key))]);
     if (!this.io.stdout.isTTY) return this.text(tabSeparated(rows));
     const shown = this.options.output === 'wide' || wanted ? rows : rows.filter(([, value]) => value !== '');
-    this.text(aligned(shown, null, Math.max(this.io.stdout.columns ?? 80, 40), this.title));
+    this.text(aligned(shown, null, Math.max(this.io.stdout.columns || 80, 40), this.title));
   }
 
   /** A value as JSON, YAML or through the filter, whatever the output format is. */

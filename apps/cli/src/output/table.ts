@@ -17,7 +17,11 @@ export interface Column<T> {
 export function field(record: unknown, path: string): unknown {
   return path
     .split('.')
-    .reduce<unknown>((value, step) => (typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[step] : undefined), record);
+    .reduce<unknown>(
+      (value, step) =>
+        typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[step] : undefined,
+      record,
+    );
 }
 
 /** A value in one cell: empty for null, JSON for what is no scalar. */
@@ -49,7 +53,9 @@ export function pickColumns<T>(
       if (known) return known;
       if (!names.includes(name) && (sample === undefined || field(sample, name) === undefined)) {
         const near = nearestText(name, names);
-        throw usageError(`There is no column "${name}"`, { lines: [...(near ? [near] : []), `Columns: ${names.join(', ')}`] });
+        throw usageError(`There is no column "${name}"`, {
+          lines: [...(near ? [near] : []), `Columns: ${names.join(', ')}`],
+        });
       }
       return { key: name };
     });

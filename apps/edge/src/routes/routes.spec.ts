@@ -398,9 +398,12 @@ describe('routes: switching under load', () => {
         seen.add(answer.text[0]!);
       }
     };
-    await Promise.all(Array.from({ length: 12 }, worker));
-    done = true;
-    await switching;
+    try {
+      await Promise.all(Array.from({ length: 12 }, worker));
+    } finally {
+      done = true;
+      await switching;
+    }
     expect([...seen].sort()).toEqual(['a', 'b', 'c']);
   });
 });

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { Config, ConfigError } from '@nebo/service-kit';
 import { loadCatalogue, readCatalogue } from './config-file.js';
 import { builtInModels } from './models.js';
@@ -56,5 +57,13 @@ describe('the operator\'s file of models', () => {
     const catalogue = loadCatalogue(new Config({}));
     expect(catalogue.simulated()).toEqual(builtInModels.map(({ id }) => id));
     expect(() => loadCatalogue(new Config({ NEBO_INFERENCE_CONFIG: '/no/such.yaml' }))).toThrow(/NEBO_INFERENCE_CONFIG: cannot read \/no\/such\.yaml/);
+  });
+
+  it('the example of the repository is good and names every built-in model', () => {
+    const text = readFileSync(new URL('../../../../deploy/config/inference.example.yaml', import.meta.url), 'utf8');
+    const env = Object.fromEntries([...text.matchAll(/api_key_env: (\w+)/g)].map((match) => [match[1]!, 'key']));
+    const catalogue = readCatalogue('example', text, new Config(env));
+    expect(catalogue.offers.map((offer) => offer.model.id).sort()).toEqual([...builtInModels.map(({ id }) => id), 'house-model'].sort());
+    expect(catalogue.simulated()).toEqual([]);
   });
 });

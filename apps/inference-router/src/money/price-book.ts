@@ -59,7 +59,10 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
       this.read().catch((err: unknown) => this.runtime.log.warn({ err }, 'prices could not be read anew'));
     }
     const tariff = this.tariffs.get(model);
-    if (!tariff) throw new ApiError(503, 'tariff_unavailable', `the price of ${model} could not be read; nothing was charged, try again`);
+    if (!tariff) {
+      const words = `the price of ${model} could not be read; nothing was charged, try again`;
+      throw new ApiError(503, 'tariff_unavailable', words, { headers: { 'retry-after': '5' } });
+    }
     return tariff;
   }
 

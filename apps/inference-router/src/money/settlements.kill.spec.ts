@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { identityHeader, IdentitySigner } from '@nebo/contracts';
 import { MasterKey } from '@nebo/service-kit';
 import { sharedPostgres } from '@nebo/test-kit';
-import { account, caller, type Ground, plenty, startGround, testConfig, until } from '../../test/harness.js';
+import { account, caller, type Ground, hangInTheMiddle, plenty, startGround, testConfig, until } from '../../test/harness.js';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const usage = { prompt_tokens: 10, completion_tokens: 5 };
@@ -71,7 +71,7 @@ describe('a router that is killed', () => {
     // Killed between the answer and the capture, which never got through; and in the middle of another answer.
     ground.billing.away = /capture|void/;
     expect((await ask(url)).status).toBe(200);
-    ground.upstream.next({ chunkDelay: 60_000 });
+    ground.upstream.next({ handle: hangInTheMiddle });
     const running = await ask(url, { stream: true });
     const rest = running.text().catch(() => 'cut');
     expect(ground.billing.inState('held')).toHaveLength(2);

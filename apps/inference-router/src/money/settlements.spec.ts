@@ -1,5 +1,6 @@
+import { Database } from '@nebo/persistence';
 import { sharedPostgres } from '@nebo/test-kit';
-import { account, type Ground, newCaller, plenty, type Router, startGround, startRouter, until } from '../../test/harness.js';
+import { account, type Ground, hangInTheMiddle, newCaller, plenty, type Router, startGround, startRouter, until } from '../../test/harness.js';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const usage = { prompt_tokens: 10, completion_tokens: 5 };
@@ -82,7 +83,6 @@ describe('settlements', () => {
   it('rows of one account are hidden from another, and from nobody in particular', async () => {
     router = await startRouter({ ground });
     await ask();
-    const { Database } = await import('@nebo/persistence');
     const database = router.nebo.services.get('inference-router')!.app.get(Database);
     const count = async (as?: string) => {
       const read = (sql: { query<R>(text: string): Promise<R[]> }) => sql.query<{ count: bigint }>('select count(*) from settlement');
@@ -96,7 +96,7 @@ describe('settlements', () => {
 
   it('stopping the service cuts running answers off, free, and leaves no hold', async () => {
     router = await startRouter({ ground });
-    ground.upstream.next({ chunkDelay: 60_000 });
+    ground.upstream.next({ handle: hangInTheMiddle });
     const response = await ask({ stream: true });
     const rest = response.text().catch(() => 'cut');
     await router.stop();

@@ -2,7 +2,13 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { archiveLimitsFromEnv, ArchiveRefused, artifactLimits, extractArchive, packFolder } from '@nebo/archive';
+import {
+  archiveLimitsFromEnv,
+  ArchiveRefused,
+  artifactLimits,
+  extractArchive,
+  packFolder,
+} from '@nebo/archive';
 import { type ArtifactFacts, type BlobRef, type BuildSpec, type EnvEntry } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
 import { type BuildHost, type BuildSandbox } from '../drivers/sandbox.js';
@@ -62,10 +68,16 @@ export class HostBuildDriver implements BuildDriver {
   private reason(id: string, step: string, error: unknown): string {
     if (error instanceof BuildFailure || error instanceof ArchiveRefused) return `${step}: ${error.message}`;
     // Paths and addresses of the host are nothing for users.
-    this.parts.log.error({ build: id, step, error: String((error as Error)?.stack ?? error) }, 'build step failed inside');
+    this.parts.log.error(
+      { build: id, step, error: String((error as Error)?.stack ?? error) },
+      'build step failed inside',
+    );
     return `${step}: the region could not finish this step. Deploy again; the operator's log has the cause.`;
   }
 }
+
+/** Characters of output that are kept of one build. */
+const logCap = 32 * 1024 * 1024;
 
 /** A command as it may stand in a sentence. */
 function short(command: string): string {
@@ -76,6 +88,7 @@ function short(command: string): string {
 class Steps {
   present = 'fetch';
   readonly redactor: Redactor;
+  private logged = 0;
   private readonly tree: SourceTree;
 
   constructor(
@@ -93,7 +106,9 @@ class Steps {
     const plan = await this.step('detect', async () => {
       const found = await detect(this.tree, spec);
       const commands = [found.install, found.build].filter((command) => command !== null);
-      this.say(`${found.stack}${found.appDir === '.' ? '' : ` in ${found.appDir}`}: ${commands.map(short).join(', then ') || 'nothing to run'}`);
+      this.say(
+        `${found.stack}${found.appDir === '.' ? '' : ` in ${found.appDir}`}: ${commands.map(short).join(', then ') || 'nothing to run'}`,
+      );
       this.versionNote(found.pkg?.nodeEngine ?? null);
       return found;
     });
@@ -132,9 +147,16 @@ class Steps {
     const bytes = await this.io.blobs.get(source.sha256, this.io.signal);
     const options = { limits: archiveLimitsFromEnv(), signal: this.io.signal };
     const { owner, tree } = this.sandbox;
-    const summary = await extractArchive(bytes, tree, owner ? { ...options, owner } : options);
-    if (summary.sha256 !== source.sha256) throw new Error(`source ${source.sha256} came as ${summary.sha256}`);
-    this.say(`source ${summary.sha256.slice(0, 12)}: ${summary.files.files} files, ${summary.expandedBytes} bytes`);
+    // A refused source is not read to its end: its connection is given up.
+    bytes.on('error', () => undefined);
+    const summary = await extractArchive(bytes, tree, owner ? { ...options, owner } : options).finally(() =>
+      bytes.destroy(),
+    );
+    if (summary.sha256 !== source.sha256)
+      throw new Error(`source ${source.sha256} came as ${summary.sha256}`);
+    this.say(
+      `source ${summary.sha256.slice(0, 12)}: ${summary.files.files} files, ${summary.expandedBytes} bytes`,
+    );
   }
 
   private versionNote(engine: string | null): void {
@@ -152,10 +174,18 @@ class Steps {
     return [...this.sandbox.env, ...fixed, ...this.spec.env];
   }
 
+  /** A line of a command; a build that floods its log goes on without one. */
+  private output(line: string): void {
+    if (this.logged > logCap) return;
+    this.logged += line.length + 1;
+    if (this.logged <= logCap) this.io.log.line(line);
+    else this.say(`nebo: the log is longer than ${logCap / 2 ** 20} MB, the rest of it is not kept`);
+  }
+
   private async run(command: string, cwd: string): Promise<void> {
     this.say(`$ ${command}`);
     const { log, signal } = this.io;
-    const lines = new LineSplitter(this.redactor, (line) => log.line(line));
+    const lines = new LineSplitter(this.redactor, (line) => this.output(line));
     const child = await this.sandbox.run({
       command,
       cwd,
@@ -183,12 +213,15 @@ class Steps {
     const ignoreRules = made.kind === 'static' && dir === (await this.tree.real('.')) ? 'source' : 'none';
     const packed = await packFolder(dir, { ignoreRules, gitignore: false, limits: artifactLimits });
     if (packed.manifest.files === 0) throw new BuildFailure(`"${made.dir}" holds no files.`);
-    for (const { path, why } of packed.manifest.warnings.slice(0, 20)) this.say(`warning: ${path} is left out, ${why}`);
+    for (const { path, why } of packed.manifest.warnings.slice(0, 20))
+      this.say(`warning: ${path} is left out, ${why}`);
     await pipeline(packed.stream, createWriteStream(file, { mode: 0o600 }), { signal: this.io.signal });
     const blob = await packed.digest;
     await this.io.blobs.put(blob, createReadStream(file), this.io.signal);
     const { size } = await stat(file);
-    this.say(`${made.kind} artifact ${blob.sha256.slice(0, 12)}: ${packed.manifest.files} files, ${size} bytes`);
+    this.say(
+      `${made.kind} artifact ${blob.sha256.slice(0, 12)}: ${packed.manifest.files} files, ${size} bytes`,
+    );
     return blob;
   }
 }

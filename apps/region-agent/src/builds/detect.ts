@@ -31,7 +31,9 @@ export type BuildOutput =
 
 const strings = (value: unknown): Record<string, string> =>
   typeof value === 'object' && value !== null
-    ? Object.fromEntries(Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
+    ? Object.fromEntries(
+        Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
+      )
     : {};
 
 /** @throws BuildFailure when the file is no JSON object */
@@ -49,7 +51,11 @@ export async function readPackage(tree: SourceTree, dir: string): Promise<Packag
   const engines = strings(json['engines']);
   return {
     scripts: strings(json['scripts']),
-    dependencies: { ...strings(json['devDependencies']), ...strings(json['optionalDependencies']), ...strings(json['dependencies']) },
+    dependencies: {
+      ...strings(json['devDependencies']),
+      ...strings(json['optionalDependencies']),
+      ...strings(json['dependencies']),
+    },
     main: typeof json['main'] === 'string' ? json['main'] : null,
     workspaces: json['workspaces'] !== undefined,
     packageManager: typeof json['packageManager'] === 'string' ? json['packageManager'] : null,
@@ -81,7 +87,7 @@ async function installCommand(tree: SourceTree, dir: string, pkg: PackageJson): 
 
 /** The nearest folder upwards that is a workspace with this app below it; the app's own folder when there is none. */
 async function workspaceRoot(tree: SourceTree, appDir: string): Promise<string> {
-  for (let dir = appDir; dir !== '.'; ) {
+  for (let dir = appDir; dir !== '.';) {
     dir = posix.dirname(dir);
     const pkg = await readPackage(tree, dir);
     if (pkg?.workspaces || (await tree.has(posix.join(dir, 'pnpm-workspace.yaml')))) return dir;
@@ -110,7 +116,8 @@ export async function detect(tree: SourceTree, spec: BuildSpec): Promise<BuildPl
   const main = await mainFile(tree, appDir, pkg);
   const start = spec.start_command ?? pkg?.scripts['start'] ?? null;
   const build = spec.build_command ?? (pkg?.scripts['build'] ? 'npm run build' : null);
-  const node = start !== null || build !== null || spec.install_command !== null || (pkg !== null && main !== null);
+  const node =
+    start !== null || build !== null || spec.install_command !== null || (pkg !== null && main !== null);
   if (pkg && node) {
     const installDir = await workspaceRoot(tree, appDir);
     const owner = installDir === appDir ? pkg : await readPackage(tree, installDir);
@@ -120,7 +127,11 @@ export async function detect(tree: SourceTree, spec: BuildSpec): Promise<BuildPl
   const plain = { appDir, installDir: appDir, install: spec.install_command, build, pkg };
   if (node || (spec.app_type === 'backend' && main !== null && /\.m?js$/.test(main)))
     return { stack: start !== null || main !== null ? 'node' : 'static', ...plain };
-  if (spec.output_directory !== null || (await tree.has(at('index.html'))) || (await tree.has(at('public'), 'folder')))
+  if (
+    spec.output_directory !== null ||
+    (await tree.has(at('index.html'))) ||
+    (await tree.has(at('public'), 'folder'))
+  )
     return { stack: 'static', ...plain };
   if (main !== null && main !== 'index.js') return { stack: 'node', ...plain };
   const where = appDir === '.' ? 'the source' : `root_directory "${appDir}"`;
@@ -132,15 +143,40 @@ export async function detect(tree: SourceTree, spec: BuildSpec): Promise<BuildPl
 
 const outputs = ['dist', 'build', 'out', 'public'];
 /** Packages whose `start` script is a development server and whose build is a static site. */
-const staticTools = ['vite', 'react-scripts', '@vue/cli-service', 'parcel', '@angular/cli', 'astro', 'gatsby', '@11ty/eleventy'];
-const serverTools = ['next', 'nuxt', 'express', 'fastify', 'koa', 'hono', '@hapi/hapi', '@nestjs/core', '@remix-run/serve', '@react-router/serve', '@sveltejs/adapter-node', '@astrojs/node', 'h3', 'ws'];
+const staticTools = [
+  'vite',
+  'react-scripts',
+  '@vue/cli-service',
+  'parcel',
+  '@angular/cli',
+  'astro',
+  'gatsby',
+  '@11ty/eleventy',
+];
+const serverTools = [
+  'next',
+  'nuxt',
+  'express',
+  'fastify',
+  'koa',
+  'hono',
+  '@hapi/hapi',
+  '@nestjs/core',
+  '@remix-run/serve',
+  '@react-router/serve',
+  '@sveltejs/adapter-node',
+  '@astrojs/node',
+  'h3',
+  'ws',
+];
 
 async function staticOutput(tree: SourceTree, appDir: string): Promise<string | null> {
   for (const name of outputs) {
     const dir = posix.join(appDir, name);
     if (!(await tree.filled(dir))) continue;
     // Angular puts the site one or two levels deeper.
-    for (const inner of ['browser', '']) if (await tree.has(posix.join(dir, inner, 'index.html'))) return posix.join(dir, inner);
+    for (const inner of ['browser', ''])
+      if (await tree.has(posix.join(dir, inner, 'index.html'))) return posix.join(dir, inner);
     if (name === 'public') return dir;
   }
   return (await tree.has(posix.join(appDir, 'index.html'))) ? appDir : null;
@@ -170,8 +206,12 @@ export async function output(tree: SourceTree, spec: BuildSpec, plan: BuildPlan)
   if (spec.start_command !== null) return server(spec.start_command);
   if (spec.output_directory !== null && spec.app_type !== 'backend') {
     const value = posix.join(appDir, spec.output_directory);
-    const dir = await tree.folder('output_directory', spec.output_directory.startsWith('/') ? spec.output_directory : value);
-    if (!(await tree.filled(dir))) throw new BuildFailure(`output_directory "${spec.output_directory}" is empty after the build.`);
+    const dir = await tree.folder(
+      'output_directory',
+      spec.output_directory.startsWith('/') ? spec.output_directory : value,
+    );
+    if (!(await tree.filled(dir)))
+      throw new BuildFailure(`output_directory "${spec.output_directory}" is empty after the build.`);
     return { kind: 'static', dir };
   }
   const has = (names: readonly string[]) => names.some((name) => pkg?.dependencies[name] !== undefined);
@@ -182,7 +222,8 @@ export async function output(tree: SourceTree, spec: BuildSpec, plan: BuildPlan)
     const main = await mainFile(tree, appDir, pkg);
     const dir = spec.app_type === 'backend' ? null : await staticOutput(tree, appDir);
     // "main" of a package that is only built into a site is no server: a site that is there wins, unless main is named.
-    if (main !== null && plan.stack === 'node' && (pkg?.main || dir === null)) return server(`node '${main.replaceAll("'", "'\\''")}'`);
+    if (main !== null && plan.stack === 'node' && (pkg?.main || dir === null))
+      return server(`node '${main.replaceAll("'", "'\\''")}'`);
     if (spec.app_type === 'backend')
       throw new BuildFailure(
         `This is a backend app, but nothing to start was found: looked for start_command, a start script, "main" of ` +

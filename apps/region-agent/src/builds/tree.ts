@@ -22,11 +22,19 @@ export class SourceTree {
    * @throws BuildFailure when it is absolute, leaves the tree, or is no folder
    */
   async folder(setting: string, value: string): Promise<string> {
-    const clean = posix.normalize(value.trim().replaceAll('\\', '/')).replace(/^\.\//, '').replace(/\/+$/, '') || '.';
-    if (clean.startsWith('/') || clean === '..' || clean.startsWith('../') || /^[A-Za-z]:/.test(clean) || clean.includes('\0'))
+    const clean =
+      posix.normalize(value.trim().replaceAll('\\', '/')).replace(/^\.\//, '').replace(/\/+$/, '') || '.';
+    if (
+      clean.startsWith('/') ||
+      clean === '..' ||
+      clean.startsWith('../') ||
+      /^[A-Za-z]:/.test(clean) ||
+      clean.includes('\0')
+    )
       throw new BuildFailure(`${setting} "${value}" leaves the source folder. Give a path inside it.`);
     const real = await this.inside(clean);
-    if (real === 'outside') throw new BuildFailure(`${setting} "${value}" is a link that leaves the source folder.`);
+    if (real === 'outside')
+      throw new BuildFailure(`${setting} "${value}" is a link that leaves the source folder.`);
     if (real === null || !(await lstat(real)).isDirectory())
       throw new BuildFailure(`${setting} "${value}" is not a folder of the source.`);
     return clean;
@@ -44,7 +52,9 @@ export class SourceTree {
   async read(path: string, limit = 2 * 1024 * 1024): Promise<string | null> {
     const real = await this.inside(path);
     if (real === null || real === 'outside') return null;
-    const file = await open(real, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(() => null);
+    const file = await open(real, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(
+      () => null,
+    );
     if (!file) return null;
     try {
       const info = await file.stat();

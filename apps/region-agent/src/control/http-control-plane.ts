@@ -14,7 +14,11 @@ export interface HttpControlPlaneOptions {
 
 /** The control plane over HTTP: `/agent/v1/session` and `/agent/v1/<service>/…` with the region token. */
 export class HttpControlPlane implements ControlPlane {
-  private readonly agent = new Agent({ connect: { timeout: 5_000 }, keepAliveTimeout: 20_000, pipelining: 1 });
+  private readonly agent = new Agent({
+    connect: { timeout: 5_000 },
+    keepAliveTimeout: 20_000,
+    pipelining: 1,
+  });
   private readonly base: string;
   private readonly service: string;
   private epoch: number | null = null;
@@ -25,7 +29,12 @@ export class HttpControlPlane implements ControlPlane {
   }
 
   async openSession(signal: AbortSignal): Promise<AgentSession> {
-    const answer = await this.call('POST', '/agent/v1/session', { signal, body: '{}', json: true, seconds: 15 });
+    const answer = await this.call('POST', '/agent/v1/session', {
+      signal,
+      body: '{}',
+      json: true,
+      seconds: 15,
+    });
     const session = (await answer.body.json()) as AgentSession;
     this.epoch = session.epoch;
     return session;
@@ -35,7 +44,10 @@ export class HttpControlPlane implements ControlPlane {
     const query = new URLSearchParams({ wait: String(waitSeconds) });
     if (since !== null) query.set('since', since);
     // A control plane that vanished without a word must not hold the agent for ever.
-    const answer = await this.call('GET', `${this.service}/wanted?${query}`, { signal, seconds: waitSeconds + 15 });
+    const answer = await this.call('GET', `${this.service}/wanted?${query}`, {
+      signal,
+      seconds: waitSeconds + 15,
+    });
     return (await answer.body.json()) as WantedAnswer;
   }
 
@@ -66,11 +78,17 @@ export class HttpControlPlane implements ControlPlane {
     await (await this.call(method, path, how)).body.dump();
   }
 
-  private async call(method: Dispatcher.HttpMethod, path: string, how: How): Promise<Dispatcher.ResponseData> {
+  private async call(
+    method: Dispatcher.HttpMethod,
+    path: string,
+    how: How,
+  ): Promise<Dispatcher.ResponseData> {
     const headers: Record<string, string> = { authorization: `Bearer ${this.options.token}`, ...how.headers };
     if (how.json) headers['content-type'] = 'application/json';
     if (this.epoch !== null) headers['x-nebo-agent-epoch'] = String(this.epoch);
-    const signal = how.seconds ? AbortSignal.any([how.signal, AbortSignal.timeout(how.seconds * 1000)]) : how.signal;
+    const signal = how.seconds
+      ? AbortSignal.any([how.signal, AbortSignal.timeout(how.seconds * 1000)])
+      : how.signal;
     const answer = await request(`${this.base}${path}`, {
       method,
       headers,
@@ -85,7 +103,10 @@ export class HttpControlPlane implements ControlPlane {
     const text = await answer.body.text().catch(() => '');
     // A taken session answers 409 too when a newer one exists; any 409 of this interface means just that.
     if (answer.statusCode === 409) throw new Superseded();
-    throw new ControlPlaneError(answer.statusCode, `${method} ${path.split('?')[0]}: ${answer.statusCode} ${text.slice(0, 200)}`);
+    throw new ControlPlaneError(
+      answer.statusCode,
+      `${method} ${path.split('?')[0]}: ${answer.statusCode} ${text.slice(0, 200)}`,
+    );
   }
 }
 

@@ -61,9 +61,13 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
   const cache = new ArtifactCache(join(home, 'artifacts'), options.cacheBytes ?? 5 * 1024 ** 3);
   const graceMs = options.graceMs ?? 5_000;
   const wantsLocal = choices.builds.driver === 'local' || choices.replicas.driver === 'local';
-  const local = wantsLocal ? await createLocalHosts({ home, log, tag: runs.tag, tools, egress, limits }) : null;
+  const local = wantsLocal
+    ? await createLocalHosts({ home, log, tag: runs.tag, tools, egress, limits })
+    : null;
   const builds: BuildHost =
-    choices.builds.driver === 'local' ? local!.builds : new SimulatedBuildHost({ tools, egress, wallMs: limits.wallMs });
+    choices.builds.driver === 'local'
+      ? local!.builds
+      : new SimulatedBuildHost({ tools, egress, wallMs: limits.wallMs });
   const replicas: ReplicaHost =
     choices.replicas.driver === 'local' ? local!.replicas : new SimulatedReplicaHost({ tools, egress });
   return {

@@ -2,7 +2,14 @@ import { type EnvEntry } from '@nebo/contracts';
 
 /** Variables that lead HTTP clients, Node's own fetch included, through a proxy. */
 export function proxyEnv(proxyUrl: string): EnvEntry[] {
-  const names = ['HTTP_PROXY', 'HTTPS_PROXY', 'http_proxy', 'https_proxy', 'npm_config_proxy', 'npm_config_https_proxy'];
+  const names = [
+    'HTTP_PROXY',
+    'HTTPS_PROXY',
+    'http_proxy',
+    'https_proxy',
+    'npm_config_proxy',
+    'npm_config_https_proxy',
+  ];
   const local = 'localhost,127.0.0.1,::1';
   return [
     ...names.map((name) => ({ name, value: proxyUrl, secret: false })),

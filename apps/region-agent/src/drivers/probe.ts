@@ -19,7 +19,9 @@ export type DriverChoices = Record<DriverArea, DriverChoice>;
  * overrides; other areas in it are somebody else's.
  * @throws Error when it asks for `local` and parts are missing, or for a driver that does not exist
  */
-export async function probeDrivers(env: Record<string, string | undefined> = process.env): Promise<DriverChoices> {
+export async function probeDrivers(
+  env: Record<string, string | undefined> = process.env,
+): Promise<DriverChoices> {
   const asked = parseDrivers(env['NEBO_DRIVERS'] ?? '');
   const missing = await missingParts();
   const limits = missing.length === 0 ? await limitWords() : '';
@@ -29,10 +31,19 @@ export async function probeDrivers(env: Record<string, string | undefined> = pro
       throw new Error(`NEBO_DRIVERS: ${area} has the drivers local and simulated, not "${want}"`);
     if (want === 'local' && missing.length > 0)
       throw new Error(`NEBO_DRIVERS asks for ${area}=local, but this host lacks: ${missing.join('; ')}`);
-    if (want === 'simulated') return { driver: 'simulated', isolated: false, why: 'plain processes, asked for by NEBO_DRIVERS' };
+    if (want === 'simulated')
+      return { driver: 'simulated', isolated: false, why: 'plain processes, asked for by NEBO_DRIVERS' };
     if (missing.length > 0)
-      return { driver: 'simulated', isolated: false, why: `plain processes, because this host lacks: ${missing.join('; ')}` };
-    return { driver: 'local', isolated: true, why: `bubblewrap, network namespaces and nftables work here; ${limits}` };
+      return {
+        driver: 'simulated',
+        isolated: false,
+        why: `plain processes, because this host lacks: ${missing.join('; ')}`,
+      };
+    return {
+      driver: 'local',
+      isolated: true,
+      why: `bubblewrap, network namespaces and nftables work here; ${limits}`,
+    };
   };
   return { builds: choose('builds'), replicas: choose('replicas') };
 }
@@ -43,7 +54,8 @@ export function parseDrivers(text: string): Map<string, string> {
   for (const part of text.split(',').map((piece) => piece.trim())) {
     if (part === '') continue;
     const [area, driver, ...rest] = part.split('=');
-    if (!area || !driver || rest.length > 0) throw new Error(`NEBO_DRIVERS: "${part}" is not of the form area=driver`);
+    if (!area || !driver || rest.length > 0)
+      throw new Error(`NEBO_DRIVERS: "${part}" is not of the form area=driver`);
     found.set(area, driver);
   }
   return found;
@@ -63,13 +75,40 @@ async function missingParts(): Promise<string[]> {
 
 async function onPath(name: string): Promise<boolean> {
   for (const folder of ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'])
-    if (await access(`${folder}/${name}`, constants.X_OK).then(() => true, () => false)) return true;
+    if (
+      await access(`${folder}/${name}`, constants.X_OK).then(
+        () => true,
+        () => false,
+      )
+    )
+      return true;
   return false;
 }
 
 async function sandboxFails(): Promise<string | null> {
-  const args = ['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-net', '--ro-bind', '/', '/', '--proc', '/proc', '--dev', '/dev'];
-  const user = ['setpriv', '--reuid', '200000', '--regid', '200000', '--clear-groups', '--no-new-privs', 'true'];
+  const args = [
+    '--unshare-pid',
+    '--unshare-ipc',
+    '--unshare-uts',
+    '--unshare-net',
+    '--ro-bind',
+    '/',
+    '/',
+    '--proc',
+    '/proc',
+    '--dev',
+    '/dev',
+  ];
+  const user = [
+    'setpriv',
+    '--reuid',
+    '200000',
+    '--regid',
+    '200000',
+    '--clear-groups',
+    '--no-new-privs',
+    'true',
+  ];
   return tool(['bwrap', ...args, '--', ...user]).then(
     () => null,
     (error: Error) => `a sandbox that starts (${error.message})`,
@@ -91,7 +130,13 @@ async function networkFails(): Promise<string | null> {
 
 async function limitWords(): Promise<string> {
   const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8')).catch(() => null);
-  if (!hierarchy) return 'no cgroup can be written, so only the number of processes and file sizes are limited';
-  const writable = await access(hierarchy.roots.memory, constants.W_OK).then(() => true, () => false);
-  return writable ? `limits by cgroup v${hierarchy.version}` : 'cgroups are read-only, so memory and cpu are not limited';
+  if (!hierarchy)
+    return 'no cgroup can be written, so only the number of processes and file sizes are limited';
+  const writable = await access(hierarchy.roots.memory, constants.W_OK).then(
+    () => true,
+    () => false,
+  );
+  return writable
+    ? `limits by cgroup v${hierarchy.version}`
+    : 'cgroups are read-only, so memory and cpu are not limited';
 }

@@ -58,5 +58,10 @@ export interface ReplicaHost {
   /** The agent stops: nothing is left to enclose. */
   close?(): Promise<void>;
   /** Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`). */
-  launch(run: Run, artifactDir: string, spec: ReplicaSpec, onOutput: (chunk: Buffer) => void): Promise<ReplicaProcess>;
+  launch(
+    run: Run,
+    artifactDir: string,
+    spec: ReplicaSpec,
+    onOutput: (chunk: Buffer) => void,
+  ): Promise<ReplicaProcess>;
 }

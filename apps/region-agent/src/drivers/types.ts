@@ -1,5 +1,11 @@
 import { type Readable } from 'node:stream';
-import { type ArtifactFacts, type BlobRef, type BuildSpec, type ReplicaFacts, type ReplicaSpec } from '@nebo/contracts';
+import {
+  type ArtifactFacts,
+  type BlobRef,
+  type BuildSpec,
+  type ReplicaFacts,
+  type ReplicaSpec,
+} from '@nebo/contracts';
 import { type LogWriter } from '../log/log-shipper.js';
 
 export type DriverName = 'local' | 'simulated';

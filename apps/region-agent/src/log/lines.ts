@@ -40,7 +40,8 @@ export class LineSplitter {
     parts[0] = this.rest + parts[0]!;
     this.rest = parts.pop()!;
     for (const part of parts) this.line(part);
-    if (this.rest.length >= this.cap + this.redactor.reach) this.rest = this.split(this.rest, this.redactor.reach);
+    if (this.rest.length >= this.cap + this.redactor.reach)
+      this.rest = this.split(this.rest, this.redactor.reach);
   }
 
   private line(text: string): void {

@@ -32,6 +32,7 @@ export interface LogWriter {
 }
 
 const fullBytes = 2 * 1024 * 1024;
+const batchBytes = 512 * 1024;
 
 class Stream {
   readonly waiting: Line[] = [];
@@ -100,7 +101,9 @@ export class LogShipper {
 
   /** Gives what waits one last chance, at most `graceMs`, then ends. */
   async stop(graceMs: number): Promise<void> {
-    const all = Promise.all([...this.streams.values()].map((stream) => this.until(stream, () => stream.waiting.length === 0)));
+    const all = Promise.all(
+      [...this.streams.values()].map((stream) => this.until(stream, () => stream.waiting.length === 0)),
+    );
     await settledWithin(all, graceMs);
     this.stopping.abort();
     for (const stream of this.streams.values()) for (const tell of stream.waiters) tell();
@@ -153,7 +156,7 @@ export class LogShipper {
           sleep(this.batchMs, signal).catch(ignoreAbort),
           new Promise<void>((resolve) => (stream.wake = resolve)),
         ]);
-      const lines = stream.waiting.slice(0, this.batchLines);
+      const lines = this.batch(stream);
       try {
         await this.remember(name, lines[lines.length - 1]!.seq + 1);
         await this.options.send(name, { lines }, signal);
@@ -168,6 +171,16 @@ export class LogShipper {
       for (const line of lines) stream.bytes -= Buffer.byteLength(line.line) + 48;
       for (const tell of stream.waiters) tell();
     }
+  }
+
+  /** The next lines: at most `batchLines`, and not more bytes than a request body may have. */
+  private batch(stream: Stream): Line[] {
+    let bytes = 0;
+    const end = stream.waiting.findIndex((line, index) => {
+      bytes += Buffer.byteLength(line.line) + 48;
+      return index === this.batchLines || (index > 0 && bytes > batchBytes);
+    });
+    return end < 0 ? stream.waiting.slice() : stream.waiting.slice(0, end);
   }
 
   private async remember(name: string, next: number): Promise<void> {

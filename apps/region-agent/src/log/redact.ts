@@ -11,7 +11,9 @@ export class Redactor {
   constructor(secrets: readonly string[]) {
     const parts = secrets.flatMap((secret) => secret.split(/[\r\n]+/)).map((part) => part.trim());
     // Longest first, so that a secret that contains another leaves nothing of itself.
-    this.patterns = [...new Set(parts)].filter((part) => part.length >= shortest).sort((a, b) => b.length - a.length);
+    this.patterns = [...new Set(parts)]
+      .filter((part) => part.length >= shortest)
+      .sort((a, b) => b.length - a.length);
   }
 
   /** The line with every secret replaced. */
@@ -30,7 +32,10 @@ export class Redactor {
   safeCut(text: string, at: number): number {
     let cut = at;
     for (const pattern of this.patterns) {
-      for (let from = text.indexOf(pattern, Math.max(0, cut - pattern.length + 1)); from >= 0 && from < cut; ) {
+      for (
+        let from = text.indexOf(pattern, Math.max(0, cut - pattern.length + 1));
+        from >= 0 && from < cut;
+      ) {
         if (from + pattern.length > cut) {
           cut = from > 0 ? from : from + pattern.length;
           break;

@@ -45,12 +45,18 @@ export class BuildWorker implements Worker {
     if (this.newest && item.generation <= this.newest.generation) return;
     this.newest = item;
     // A change that makes the running work useless ends it at once, not when its turn comes.
-    if (this.present && (item.gone || !isDeepStrictEqual(this.present.spec, item.spec))) this.present.stop.abort();
-    this.turn = this.turn.then(() => this.apply(item)).catch((error: unknown) => {
-      // The next full comparison tries again.
-      if (this.newest === item) this.newest = null;
-      this.parts.log.error({ build: this.id, error: String((error as Error)?.stack ?? error) }, 'build was not reconciled');
-    });
+    if (this.present && (item.gone || !isDeepStrictEqual(this.present.spec, item.spec)))
+      this.present.stop.abort();
+    this.turn = this.turn
+      .then(() => this.apply(item))
+      .catch((error: unknown) => {
+        // The next full comparison tries again.
+        if (this.newest === item) this.newest = null;
+        this.parts.log.error(
+          { build: this.id, error: String((error as Error)?.stack ?? error) },
+          'build was not reconciled',
+        );
+      });
   }
 
   async vanished(): Promise<void> {
@@ -71,10 +77,7 @@ export class BuildWorker implements Worker {
     await this.present?.work;
   }
 
-  private say(
-    what: { generation: number; state: 'building' | 'cancelled' },
-    last = false,
-  ): void {
+  private say(what: { generation: number; state: 'building' | 'cancelled' }, last = false): void {
     this.parts.reporter.report({ kind: 'build', id: this.id, reason: null, facts: {}, ...what }, last);
   }
 
@@ -98,7 +101,11 @@ export class BuildWorker implements Worker {
       return;
     }
     const same = kept && isDeepStrictEqual(kept.spec, plain(spec));
-    if (kept && same && (kept.observation.generation === generation || kept.observation.state === 'success')) {
+    if (
+      kept &&
+      same &&
+      (kept.observation.generation === generation || kept.observation.state === 'success')
+    ) {
       reporter.report({ ...kept.observation, generation });
       return;
     }
@@ -122,7 +129,10 @@ export class BuildWorker implements Worker {
       if (!driver.isolated) writer.line('note: this region builds without isolation (simulated driver)');
       const outcome = await driver.build(this.id, spec, { log: writer, blobs, signal });
       signal.throwIfAborted();
-      const said = outcome.state === 'success' ? { reason: null, facts: { ...outcome.facts } } : { reason: outcome.reason, facts: {} };
+      const said =
+        outcome.state === 'success'
+          ? { reason: null, facts: { ...outcome.facts } }
+          : { reason: outcome.reason, facts: {} };
       await this.finish(present, writer, { state: outcome.state, ...said });
     };
     try {
@@ -135,7 +145,10 @@ export class BuildWorker implements Worker {
         void log?.close(!this.ended);
         return;
       }
-      this.parts.log.error({ build: this.id, error: String((error as Error)?.stack ?? error) }, 'build could not be made');
+      this.parts.log.error(
+        { build: this.id, error: String((error as Error)?.stack ?? error) },
+        'build could not be made',
+      );
       const reason = 'The region could not make this build. Deploy again.';
       log?.line(reason);
       await this.finish(present, log, { state: 'error', reason, facts: {} });

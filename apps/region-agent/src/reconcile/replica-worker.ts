@@ -31,11 +31,16 @@ export class ReplicaWorker implements Worker {
     if (item.kind !== 'replica' || this.ended) return;
     if (this.newest && item.generation <= this.newest.generation) return;
     this.newest = item;
-    this.turn = this.turn.then(() => this.apply(item)).catch((error: unknown) => {
-      // The next full comparison tries again.
-      if (this.newest === item) this.newest = null;
-      this.parts.log.error({ replica: this.id, error: String((error as Error)?.stack ?? error) }, 'replica was not reconciled');
-    });
+    this.turn = this.turn
+      .then(() => this.apply(item))
+      .catch((error: unknown) => {
+        // The next full comparison tries again.
+        if (this.newest === item) this.newest = null;
+        this.parts.log.error(
+          { replica: this.id, error: String((error as Error)?.stack ?? error) },
+          'replica was not reconciled',
+        );
+      });
   }
 
   async vanished(): Promise<void> {
@@ -53,7 +58,14 @@ export class ReplicaWorker implements Worker {
     // Nobody may be sent to an address that is about to close.
     const { generation } = this.newest;
     const reason = "The region's agent is stopping.";
-    this.parts.reporter.report({ kind: 'replica', id: this.id, generation, state: 'starting', reason, facts: {} });
+    this.parts.reporter.report({
+      kind: 'replica',
+      id: this.id,
+      generation,
+      state: 'starting',
+      reason,
+      facts: {},
+    });
   }
 
   private gone(generation: number): void {
@@ -72,7 +84,11 @@ export class ReplicaWorker implements Worker {
       return;
     }
     const log = await this.openLog(item.spec.log_stream);
-    await driver.ensure(this.id, item.generation, item.spec, { log, blobs, changed: (seen) => this.observed(seen) });
+    await driver.ensure(this.id, item.generation, item.spec, {
+      log,
+      blobs,
+      changed: (seen) => this.observed(seen),
+    });
   }
 
   private observed(seen: ReplicaObservation): void {

@@ -66,7 +66,10 @@ export class Reporter {
       const batch = [...this.latest.entries()].filter(([, entry]) => !entry.sent).slice(0, 100);
       if (batch.length === 0) return;
       try {
-        await this.send(batch.map(([, entry]) => entry.item), signal);
+        await this.send(
+          batch.map(([, entry]) => entry.item),
+          signal,
+        );
       } catch (error) {
         if (signal.aborted) return;
         if (error instanceof Superseded) {

@@ -67,7 +67,11 @@ export class ArtifactCache {
     }
     const part = `${folder}.part`;
     await rm(part, { recursive: true, force: true });
-    const summary = await extractArchive(await blobs.get(sha256, signal), part, { limits: artifactLimits, signal });
+    const bytes = await blobs.get(sha256, signal);
+    bytes.on('error', () => undefined);
+    const summary = await extractArchive(bytes, part, { limits: artifactLimits, signal }).finally(() =>
+      bytes.destroy(),
+    );
     if (summary.sha256 !== sha256) {
       await rm(part, { recursive: true, force: true });
       throw new Error(`Artifact ${sha256} came with other bytes (${summary.sha256})`);

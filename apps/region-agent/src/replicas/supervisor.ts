@@ -116,7 +116,7 @@ export class ReplicaSupervisor {
   private async artifact(): Promise<string | null> {
     const { signal } = this.stopping;
     const backoff = new Backoff(300, 5_000);
-    for (const until = Date.now() + Math.max(this.spec.ready_timeout_ms, 30_000); ; ) {
+    for (const until = Date.now() + Math.max(this.spec.ready_timeout_ms, 30_000); ;) {
       try {
         return await this.parts.cache.hold(this.spec.artifact.sha256, this.io.blobs, signal);
       } catch (error) {
@@ -157,7 +157,11 @@ export class ReplicaSupervisor {
       const verdict = await this.becomeReady(child, either);
       if (verdict.ready) {
         wasReady = true;
-        this.observe({ state: 'ready', reason: null, facts: { ...facts, ready_at: new Date().toISOString() } });
+        this.observe({
+          state: 'ready',
+          reason: null,
+          facts: { ...facts, ready_at: new Date().toISOString() },
+        });
         await aborted(either);
       } else if (!either.aborted) {
         const seconds = Math.round(this.spec.ready_timeout_ms / 1000);
@@ -175,9 +179,7 @@ export class ReplicaSupervisor {
       }
       const exit = await exited;
       output.end();
-      // eslint-disable-next-line no-control-regex
-      const plain = this.lines.map((line) => line.replace(/\u001b\[[0-9;]*m/g, '').trim());
-      const last = plain.findLast((line) => line !== '');
+      const last = tellingLine(this.lines);
       const what = exit.limit ?? `exited with code ${exit.code}`;
       return { wasReady, reason: last === undefined ? what : `${what}: ${last.slice(0, 500)}` };
     } finally {
@@ -186,7 +188,10 @@ export class ReplicaSupervisor {
     }
   }
 
-  private async becomeReady(child: ReplicaProcess, signal: AbortSignal): Promise<{ ready: boolean; found: string }> {
+  private async becomeReady(
+    child: ReplicaProcess,
+    signal: AbortSignal,
+  ): Promise<{ ready: boolean; found: string }> {
     const until = Date.now() + this.spec.ready_timeout_ms;
     let found = 'it was not asked yet';
     const cut = aborted(signal).then(() => null);
@@ -214,6 +219,13 @@ export class ReplicaSupervisor {
     if (this.lines.length > keptLines) this.lines.shift();
     this.say(line);
   }
+}
+
+/** The last line that says something: not the frames and the footer that Node prints behind an error. */
+function tellingLine(lines: readonly string[]): string | undefined {
+  // eslint-disable-next-line no-control-regex
+  const plain = lines.map((line) => line.replace(/\u001b\[[0-9;]*m/g, '').trim());
+  return plain.findLast((line) => line !== '' && !/^(at |Node\.js v\d|[{}^]+$)/.test(line));
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

@@ -34,8 +34,7 @@ export async function startChild(argv: readonly string[], options: ChildOptions)
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   });
   const pid = child.pid;
-  if (pid === undefined)
-    return new Promise((_, reject) => child.once('error', reject));
+  if (pid === undefined) return new Promise((_, reject) => child.once('error', reject));
   options.onStart(pid);
   child.on('error', () => undefined);
   if (options.extraInput) {

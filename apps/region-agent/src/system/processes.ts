@@ -1,10 +1,10 @@
+import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { sleep } from './timing.js';
 
 /**
- * When a process began, in clock ticks since boot (field 22 of /proc/<pid>/stat), or null when there is none (also where
- * there is no /proc). Pid and start together name a process; a pid alone is used again.
+ * When a process began, in clock ticks since boot (field 22 of /proc/<pid>/stat), or null when there is none. Pid and start together name a process; a pid alone is used again.
  */
 export function startTime(pid: number): string | null {
   try {
@@ -13,19 +13,19 @@ export function startTime(pid: number): string | null {
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return fields[0] === 'Z' ? null : (fields[19] ?? null);
   } catch {
-    return null;
+    return process.platform === 'linux' ? null : startText(pid);
   }
 }
 
-/** Whether the pid is (still) the process that began then. Without /proc: whether the pid is alive. */
+/** The same where there is no /proc (macOS), as `ps` writes it. */
+function startText(pid: number): string | null {
+  const { stdout } = spawnSync('ps', ['-o', 'lstart=', '-p', String(pid)], { encoding: 'utf8' });
+  return stdout?.trim() || null;
+}
+
+/** Whether the pid is (still) the process that began then. */
 export function isSame(pid: number, start: string | null): boolean {
-  if (start !== null) return startTime(pid) === start;
-  try {
-    process.kill(pid, 0);
-    return process.platform !== 'linux';
-  } catch {
-    return false;
-  }
+  return start !== null && startTime(pid) === start;
 }
 
 function children(pid: number): number[] {
@@ -67,7 +67,7 @@ export function signal(pid: number, name: NodeJS.Signals): boolean {
  */
 export function askToStop(root: number): void {
   const tree = [root, ...descendants(root)];
-  if (startTime(root) === null) signal(-root, 'SIGTERM');
+  if (process.platform !== 'linux') signal(-root, 'SIGTERM');
   else for (const pid of tree) if (!isWaitingShell(pid)) signal(pid, 'SIGTERM');
 }
 

@@ -8,6 +8,8 @@ export interface Toolchain {
   node: string;
   /** npm's package folder, or null when the host has none. */
   npm: string | null;
+  /** Further certificate authorities that the operator gave this process (`NODE_EXTRA_CA_CERTS`), or null. */
+  authorities: string | null;
 }
 
 /**
@@ -30,5 +32,10 @@ export function findToolchain(env: Record<string, string | undefined> = process.
   }
   places.push('/usr/local/lib/node_modules/npm', '/usr/lib/node_modules/npm', '/usr/share/nodejs/npm');
   const npm = places.find((place) => existsSync(join(place, 'bin/npm-cli.js')));
-  return { node, npm: npm ? realpathSync(npm) : null };
+  const extra = env['NODE_EXTRA_CA_CERTS'];
+  return {
+    node,
+    npm: npm ? realpathSync(npm) : null,
+    authorities: extra && existsSync(extra) ? realpathSync(extra) : null,
+  };
 }

@@ -1,13 +1,19 @@
+import { execFile } from 'node:child_process';
 import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Run } from '../../system/runs.js';
 import { isAbort, sleep } from '../../system/timing.js';
 import { proxyEnv } from '../egress-env.js';
-import { type BuildHost, type BuildSandbox, type Exit, type SandboxCommand, type SandboxProcess } from '../sandbox.js';
+import {
+  type BuildHost,
+  type BuildSandbox,
+  type Exit,
+  type SandboxCommand,
+  type SandboxProcess,
+} from '../sandbox.js';
 import { startEnclosed } from './bwrap.js';
 import { type Group } from './cgroups.js';
 import { type LocalParts } from './create.js';
-import { tool } from './exec.js';
 import { type RunNetwork } from './networks.js';
 import { type Slot } from './slots.js';
 
@@ -42,7 +48,13 @@ export class LocalBuildHost implements BuildHost {
       await release();
       throw error;
     }
-    return new LocalBuild(this.parts, run, { network, slot, group, release, until: Date.now() + limits.wallMs });
+    return new LocalBuild(this.parts, run, {
+      network,
+      slot,
+      group,
+      release,
+      until: Date.now() + limits.wallMs,
+    });
   }
 }
 
@@ -105,7 +117,8 @@ class LocalBuild implements BuildSandbox {
       this.running.delete(child);
       const limit = await broken;
       if (limit) return { ...exit, limit };
-      if (exit.limit) return { ...exit, limit: `used more than ${Math.round(limits.memoryBytes / 2 ** 20)} MB of memory` };
+      if (exit.limit)
+        return { ...exit, limit: `used more than ${Math.round(limits.memoryBytes / 2 ** 20)} MB of memory` };
       // SIGXFSZ: one file alone larger than the disk limit.
       if (exit.code === 153) return { ...exit, limit: this.diskWords() };
       if (exit.code !== 0 && (await this.held.group?.outOfProcesses()))
@@ -133,12 +146,28 @@ class LocalBuild implements BuildSandbox {
         const left = this.held.until - Date.now();
         if (left <= 0) return `took longer than ${Math.round(limits.wallMs / 1000)} s`;
         await sleep(Math.min(left, 500), signal);
-        const used = await tool(['du', '-s', '-x', '--block-size=1', join(this.run_.dir, 'work')]).catch(() => '0');
-        if (Number.parseInt(used, 10) > limits.diskBytes) return this.diskWords();
+        if ((await diskUsed(join(this.run_.dir, 'work'))) > limits.diskBytes) return this.diskWords();
       }
     } catch (error) {
       if (isAbort(error)) return null;
       throw error;
     }
   }
+}
+
+/** Bytes on disk below a folder; more than can be counted in 10 s is without bound. */
+function diskUsed(dir: string): Promise<number> {
+  const options = {
+    timeout: 10_000,
+    killSignal: 'SIGKILL' as const,
+    env: { PATH: '/usr/bin:/bin', LANG: 'C' },
+  };
+  return new Promise((resolve) => {
+    execFile('du', ['-s', '-x', '--block-size=1', dir], options, (error, stdout) => {
+      // Files that vanish while they are counted make du fail, but it says the sum all the same.
+      const sum = Number.parseInt(stdout, 10);
+      if (Number.isFinite(sum)) resolve(sum);
+      else resolve(error?.killed ? Infinity : 0);
+    });
+  });
 }

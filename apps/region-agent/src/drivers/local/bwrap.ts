@@ -28,8 +28,11 @@ export interface Enclosure {
   paused?: (() => Promise<void> | null) | undefined;
 }
 
+const authoritiesInside = '/run/nebo/authorities.pem';
+
 /** Constant: moves itself into its groups before it becomes anything else, so that nothing can escape them. */
-const enterGroups = 'for f in $NEBO_GROUPS; do echo $$ > "$f" || exit 126; done; unset NEBO_GROUPS; exec "$@"';
+const enterGroups =
+  'for f in $NEBO_GROUPS; do echo $$ > "$f" || exit 126; done; unset NEBO_GROUPS; exec "$@"';
 /** Constant: reads the run's variables (only now, as the unprivileged user) and becomes the user's command. */
 const enterCommand = '. /run/nebo/env && cd -- "$2" && exec sh -c "$1"';
 
@@ -67,7 +70,13 @@ export function bwrapArgs(of: Enclosure, files: { env: string; passwd: string })
   const folder = (path: string) => args.push('--perms', '0755', '--dir', path);
   for (const path of ['/etc', '/etc/ssl', '/home', '/run', '/run/nebo']) folder(path);
   args.push('--ro-bind', files.passwd, '/etc/passwd');
-  for (const path of ['/etc/ssl/certs', '/etc/ca-certificates', '/etc/alternatives', '/etc/ld.so.cache', '/etc/localtime'])
+  for (const path of [
+    '/etc/ssl/certs',
+    '/etc/ca-certificates',
+    '/etc/alternatives',
+    '/etc/ld.so.cache',
+    '/etc/localtime',
+  ])
     args.push('--ro-bind-try', path, path);
   args.push('--size', String(of.limits.tmpBytes), '--perms', '1777', '--tmpfs', '/tmp');
   args.push('--size', String(of.limits.tmpBytes), '--perms', '1777', '--tmpfs', '/dev/shm');
@@ -81,6 +90,7 @@ export function bwrapArgs(of: Enclosure, files: { env: string; passwd: string })
       args.push('--symlink', `../lib/node_modules/npm/bin/${name}-cli.js`, `/usr/local/bin/${name}`);
   }
   args.push('--ro-bind', files.env, '/run/nebo/env');
+  if (of.tools.authorities) args.push('--ro-bind', of.tools.authorities, authoritiesInside);
   for (const { from, to, writable } of of.binds) args.push(writable ? '--bind' : '--ro-bind', from, to);
   args.push('--remount-ro', '/', '--chdir', '/');
   args.push('--cap-drop', 'ALL');
@@ -97,6 +107,9 @@ export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
     { name: 'LANG', value: 'C.UTF-8', secret: false },
     { name: 'TMPDIR', value: '/tmp', secret: false },
     { name: 'npm_config_update_notifier', value: 'false', secret: false },
+    ...(of.tools.authorities
+      ? [{ name: 'NODE_EXTRA_CA_CERTS', value: authoritiesInside, secret: false }]
+      : []),
     ...of.env,
   ];
   // Readable for the run's user; their folder is not reachable for anyone but root on the host.
@@ -105,21 +118,51 @@ export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
   for (const file of [files.env, files.passwd]) await chmod(file, 0o644);
   const user = String(uid);
   const argv = [
-    'sh', '-c', enterGroups, 'nebo-run',
+    'sh',
+    '-c',
+    enterGroups,
+    'nebo-run',
     ...(of.network === null ? [] : ['ip', 'netns', 'exec', of.network]),
     // The user is this run's alone, so a limit by user bounds it even where there are no cgroups.
-    'prlimit', `--nproc=${limits.processes}`, `--fsize=${limits.fileBytes}`, '--core=0',
-    'bwrap', '--args', '3', '--',
-    'setpriv', '--reuid', user, '--regid', user, '--clear-groups', '--bounding-set=-all', '--inh-caps=-all', '--ambient-caps=-all', '--no-new-privs',
-    'sh', '-c', enterCommand, 'sh', of.command, of.cwd,
+    'prlimit',
+    `--nproc=${limits.processes}`,
+    `--fsize=${limits.fileBytes}`,
+    '--core=0',
+    'bwrap',
+    '--args',
+    '3',
+    '--',
+    'setpriv',
+    '--reuid',
+    user,
+    '--regid',
+    user,
+    '--clear-groups',
+    '--bounding-set=-all',
+    '--inh-caps=-all',
+    '--ambient-caps=-all',
+    '--no-new-privs',
+    'sh',
+    '-c',
+    enterCommand,
+    'sh',
+    of.command,
+    of.cwd,
   ];
   let start: string | null = null;
   const child = await startChild(argv, {
     cwd: '/',
-    env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', NEBO_GROUPS: of.group?.procsFiles.join(' ') ?? '' },
+    env: {
+      PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+      NEBO_GROUPS: of.group?.procsFiles.join(' ') ?? '',
+    },
     group: true,
     // By descriptor, so that no process list shows the host's paths.
-    extraInput: Buffer.from(bwrapArgs(of, files).map((arg) => `${arg}\0`).join('')),
+    extraInput: Buffer.from(
+      bwrapArgs(of, files)
+        .map((arg) => `${arg}\0`)
+        .join(''),
+    ),
     onOutput: of.onOutput,
     paused: of.paused,
     onStart: (pid) => {

@@ -41,11 +41,15 @@ export async function findHierarchy(mounts: string): Promise<CgroupHierarchy | n
   const lines = mounts.split('\n').map((line) => line.split(' '));
   const roots: Partial<CgroupHierarchy['roots']> = {};
   for (const [, point, type, options] of lines)
-    if (type === 'cgroup') for (const name of controllers) if (options?.split(',').includes(name)) roots[name] = point!;
-  if (roots.cpu && roots.memory && roots.pids) return { version: 1, roots: roots as CgroupHierarchy['roots'] };
+    if (type === 'cgroup')
+      for (const name of controllers) if (options?.split(',').includes(name)) roots[name] = point!;
+  if (roots.cpu && roots.memory && roots.pids)
+    return { version: 1, roots: roots as CgroupHierarchy['roots'] };
   const unified = lines.find(([, , type]) => type === 'cgroup2')?.[1];
   if (!unified) return null;
-  const available = (await readFile(join(unified, 'cgroup.controllers'), 'utf8').catch(() => '')).split(/\s+/);
+  const available = (await readFile(join(unified, 'cgroup.controllers'), 'utf8').catch(() => '')).split(
+    /\s+/,
+  );
   if (!controllers.every((name) => available.includes(name))) return null;
   return { version: 2, roots: { cpu: unified, memory: unified, pids: unified } };
 }
@@ -67,12 +71,14 @@ export class Cgroups {
     for (const folder of folders) await mkdir(folder, { recursive: true });
     if (this.version === 1) await this.limitV1(name, limits);
     else await this.limitV2(name, limits);
-    const at = (controller: (typeof controllers)[number], file: string) => join(this.folder(controller, name), file);
+    const at = (controller: (typeof controllers)[number], file: string) =>
+      join(this.folder(controller, name), file);
     const counted = async (path: string, key: string) =>
       new RegExp(`^${key} [1-9]`, 'm').test(await readFile(path, 'utf8').catch(() => ''));
     return {
       procsFiles: folders.map((folder) => join(folder, 'cgroup.procs')),
-      outOfMemory: () => counted(at('memory', this.version === 1 ? 'memory.oom_control' : 'memory.events'), 'oom_kill'),
+      outOfMemory: () =>
+        counted(at('memory', this.version === 1 ? 'memory.oom_control' : 'memory.events'), 'oom_kill'),
       outOfProcesses: () => counted(at('pids', 'pids.events'), 'max'),
       cpuMicroseconds: async () => {
         const text = await readFile(at('cpu', 'cpu.stat'), 'utf8').catch(() => '');

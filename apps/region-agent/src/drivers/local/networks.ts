@@ -52,7 +52,9 @@ export class Networks {
 
   /** @throws when the host's tools fail; nothing is left then */
   async open(run: string): Promise<RunNetwork> {
-    const inUse = new Set(Object.values(networkInterfaces()).flatMap((all) => all?.map((one) => one.address) ?? []));
+    const inUse = new Set(
+      Object.values(networkInterfaces()).flatMap((all) => all?.map((one) => one.address) ?? []),
+    );
     const slot = this.slots.acquire((address) => inUse.has(address));
     const namespace = `nebo-${this.tag}-${run}`;
     // Interface names have at most 15 characters.

@@ -65,7 +65,16 @@ export class LocalReplicaHost implements ReplicaHost {
       const exited = child.exited
         .then((exit) => (exit.limit ? { ...exit, limit: memory } : exit))
         .finally(release);
-      return { host: network.slot.address, port, exited, stop: (graceMs) => child.stop(graceMs).then(() => exited).then(() => undefined) };
+      return {
+        host: network.slot.address,
+        port,
+        exited,
+        stop: (graceMs) =>
+          child
+            .stop(graceMs)
+            .then(() => exited)
+            .then(() => undefined),
+      };
     } catch (error) {
       await release();
       throw error;

@@ -39,7 +39,13 @@ export class SimulatedBuildHost implements BuildHost {
     running: Set<SandboxProcess>,
     until: number,
   ): Promise<SandboxProcess> {
-    const child = await startPlain(run, command.command, join(run.dir, 'src', command.cwd), command.env, command);
+    const child = await startPlain(
+      run,
+      command.command,
+      join(run.dir, 'src', command.cwd),
+      command.env,
+      command,
+    );
     running.add(child);
     const stopClock = new AbortController();
     let limit: string | null = null;

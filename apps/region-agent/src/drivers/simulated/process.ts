@@ -55,7 +55,8 @@ export function plainEnv(run: Run, tools: Toolchain): EnvEntry[] {
   const home = join(run.dir, 'home');
   for (const folder of [bin, home, join(run.dir, 'tmp')]) mkdirSync(folder, { recursive: true });
   const links: [string, string][] = [['node', tools.node]];
-  if (tools.npm) links.push(['npm', join(tools.npm, 'bin/npm-cli.js')], ['npx', join(tools.npm, 'bin/npx-cli.js')]);
+  if (tools.npm)
+    links.push(['npm', join(tools.npm, 'bin/npm-cli.js')], ['npx', join(tools.npm, 'bin/npx-cli.js')]);
   for (const [name, target] of links) {
     try {
       symlinkSync(target, join(bin, name));
@@ -69,6 +70,7 @@ export function plainEnv(run: Run, tools: Toolchain): EnvEntry[] {
     { name: 'HOME', value: home, secret: false },
     { name: 'TMPDIR', value: join(run.dir, 'tmp'), secret: false },
     { name: 'LANG', value: 'C.UTF-8', secret: false },
+    ...(tools.authorities ? [{ name: 'NODE_EXTRA_CA_CERTS', value: tools.authorities, secret: false }] : []),
     { name: 'npm_config_update_notifier', value: 'false', secret: false },
   ];
 }

@@ -38,6 +38,18 @@ export function postgresUser(): RunAs | null {
   return { uid: 65534, gid: 65534 };
 }
 
+/**
+ * A command as the server's user. `setpriv` with the one capability to walk and read lets it work in a checkout below a
+ * closed folder (/root); where setpriv is missing the folders must be open to all.
+ */
+function asUser(runAs: RunAs | null, command: string, args: string[]): { command: string; args: string[]; ids: Partial<RunAs> } {
+  if (runAs === null) return { command, args, ids: {} };
+  if (!existsSync('/usr/bin/setpriv')) return { command, args, ids: runAs };
+  const drop = ['--reuid', String(runAs.uid), '--regid', String(runAs.gid), '--clear-groups'];
+  const walk = ['--inh-caps', '+dac_read_search', '--ambient-caps', '+dac_read_search'];
+  return { command: '/usr/bin/setpriv', args: [...drop, ...walk, command, ...args], ids: {} };
+}
+
 function othersMayRead(path: string): boolean {
   if ((statSync(path).mode & 0o005) !== 0o005) return false;
   for (let at = dirname(path); ; at = dirname(at)) {
@@ -62,13 +74,11 @@ export async function findPostgres(scratch: string): Promise<PostgresBinaries> {
   }
   const native = join(folder, 'native');
   if (!existsSync(join(native, 'bin', 'initdb'))) {
-    throw new Error(
-      `${native}/bin/initdb is missing: run "npm install" with the scripts of package.json's allowScripts`,
-    );
+    throw new Error(`${native}/bin/initdb is missing: run "npm install" with the scripts of package.json's allowScripts`);
   }
   const { version } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as { version: string };
   const runAs = postgresUser();
-  if (runAs === null || othersMayRead(join(native, 'bin', 'postgres'))) {
+  if (runAs === null || existsSync('/usr/bin/setpriv') || othersMayRead(join(native, 'bin', 'postgres'))) {
     return { bin: join(native, 'bin'), version, runAs };
   }
   const copy = join(scratch, `postgres-${version}`);
@@ -101,16 +111,10 @@ export async function makeOnce(path: string, make: (target: string) => Promise<v
     });
     if (handle === undefined) {
       const owner = Number(await readFile(lock, 'utf8').catch(() => ''));
-      const age =
-        Date.now() -
-        (await stat(lock).then(
-          (found) => found.mtimeMs,
-          () => Date.now(),
-        ));
+      const age = Date.now() - (await stat(lock).then((found) => found.mtimeMs, () => Date.now()));
       // A lock without a pid yet is being written now, unless it is old.
       if (owner > 0 ? !isAlive(owner) : age > 5_000) await rm(lock, { force: true });
-      if (Date.now() > end)
-        throw new Error(`${lock} is held for more than 60 s; remove it if nobody works on ${path}`);
+      if (Date.now() > end) throw new Error(`${lock} is held for more than 60 s; remove it if nobody works on ${path}`);
       await new Promise((resolve) => setTimeout(resolve, 25));
       continue;
     }
@@ -128,8 +132,11 @@ export async function makeOnce(path: string, make: (target: string) => Promise<v
   }
 }
 
-/** Runs initdb: superuser `postgres` without a password from this host, UTF-8, the same order of text everywhere. */
-export async function initData(binaries: PostgresBinaries, data: string): Promise<void> {
+/**
+ * Runs initdb: superuser `postgres`, UTF-8, the same order of text everywhere.
+ * @param passwordFile holds the superuser's password; without it this host is trusted
+ */
+export async function initData(binaries: PostgresBinaries, data: string, passwordFile?: string): Promise<void> {
   await mkdir(data, { recursive: true, mode: 0o700 });
   if (binaries.runAs !== null) await chown(data, binaries.runAs.uid, binaries.runAs.gid);
   const flags = [
@@ -141,16 +148,18 @@ export async function initData(binaries: PostgresBinaries, data: string): Promis
     '--wal-segsize=1',
     '--no-sync',
   ];
-  await run(join(binaries.bin, 'initdb'), ['-D', data, '-U', 'postgres', '--auth=trust', ...flags], {
+  const auth = passwordFile ? ['--auth=scram-sha-256', `--pwfile=${passwordFile}`] : ['--auth=trust'];
+  const init = asUser(binaries.runAs, join(binaries.bin, 'initdb'), ['-D', data, '-U', 'postgres', ...auth, ...flags]);
+  await run(init.command, init.args, {
     cwd: '/',
     env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
-    ...(binaries.runAs ?? {}),
+    ...init.ids,
   });
 }
 
 /** A data folder that is a copy of a template made once per version, user and kind of machine (initdb alone is ~2 s). */
 export async function copyTemplate(binaries: PostgresBinaries, scratch: string, data: string): Promise<void> {
-  const kind = createHash('sha256').update(`${binaries.bin} 2`).digest('hex').slice(0, 8);
+  const kind = createHash('sha256').update(`${binaries.bin} 3`).digest('hex').slice(0, 8);
   const uid = binaries.runAs?.uid ?? process.getuid?.() ?? 0;
   const template = join(scratch, `postgres-template-${binaries.version}-${uid}-${kind}`);
   await makeOnce(template, (target) => initData(binaries, target));
@@ -185,18 +194,15 @@ export async function startServer(
   const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   await writeFile(options.log, '', { flag: 'a' });
   const output = openSync(options.log, 'a');
-  const child = spawn(
-    join(binaries.bin, 'postgres'),
-    ['-D', options.data, '-p', String(options.port), ...flags],
-    {
-      cwd: '/',
-      env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
-      stdio: ['ignore', output, output],
-      // Its own process group: Ctrl-C in the terminal must not stop it behind its owner's back.
-      detached: true,
-      ...(binaries.runAs ?? {}),
-    },
-  );
+  const server = asUser(binaries.runAs, join(binaries.bin, 'postgres'), ['-D', options.data, '-p', String(options.port), ...flags]);
+  const child = spawn(server.command, server.args, {
+    cwd: '/',
+    env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
+    stdio: ['ignore', output, output],
+    // Its own process group: Ctrl-C in the terminal must not stop it behind its owner's back.
+    detached: true,
+    ...server.ids,
+  });
   closeSync(output);
   let failure: Error | undefined;
   child.on('error', (error) => (failure = error));

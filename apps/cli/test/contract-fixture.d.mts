@@ -1,0 +1,2 @@
+/** The OpenAPI document of the tests. */
+export function contractFixture(): object;
