@@ -4,12 +4,25 @@ import tseslint from 'typescript-eslint';
 
 /** Shell strings are forbidden everywhere: commands are argv arrays (docs/architecture.md, Security). */
 const noShell = [
-  { name: 'node:child_process', importNames: ['exec', 'execSync'], message: 'Use execFile/spawn with an argv array.' },
+  {
+    name: 'node:child_process',
+    importNames: ['exec', 'execSync'],
+    message: 'Use execFile/spawn with an argv array.',
+  },
   { name: 'child_process', message: 'Import node:child_process and use an argv array.' },
 ];
 
 export default tseslint.config(
-  { ignores: ['**/dist/**', '**/node_modules/**', '**/src/generated/**', '.nx/**', '.nebo/**', 'e2e/fixtures/**'] },
+  {
+    ignores: [
+      '**/dist/**',
+      '**/node_modules/**',
+      '**/src/generated/**',
+      '.nx/**',
+      '.nebo/**',
+      'e2e/fixtures/**',
+    ],
+  },
   js.configs.recommended,
   ...tseslint.configs.recommended,
   {
@@ -45,7 +58,21 @@ export default tseslint.config(
   {
     files: ['**/*.mjs', '**/*.js'],
     languageOptions: {
-      globals: { process: 'readonly', console: 'readonly', URL: 'readonly', Buffer: 'readonly', fetch: 'readonly', setTimeout: 'readonly', clearTimeout: 'readonly', setInterval: 'readonly', clearInterval: 'readonly', TextDecoder: 'readonly', AbortController: 'readonly', AbortSignal: 'readonly', performance: 'readonly' },
+      globals: {
+        process: 'readonly',
+        console: 'readonly',
+        URL: 'readonly',
+        Buffer: 'readonly',
+        fetch: 'readonly',
+        setTimeout: 'readonly',
+        clearTimeout: 'readonly',
+        setInterval: 'readonly',
+        clearInterval: 'readonly',
+        TextDecoder: 'readonly',
+        AbortController: 'readonly',
+        AbortSignal: 'readonly',
+        performance: 'readonly',
+      },
     },
     rules: { 'no-restricted-imports': ['error', { paths: noShell }] },
   },

@@ -40,8 +40,12 @@ export class ContractCheck {
     }
     const { operation } = match;
     if (status < 300) this.seen.add(operation.id);
-    const declared = (this.contract.paths[operation.path]![method.toLowerCase()]!.responses ?? {}) as Record<string, { content?: Record<string, { schema?: { $ref?: string } }> }>;
-    if (status >= 200 && status < 300 && !declared[status]) throw new Error(`${operation.id} answered ${status}, which its contract does not declare`);
+    const declared = (this.contract.paths[operation.path]![method.toLowerCase()]!.responses ?? {}) as Record<
+      string,
+      { content?: Record<string, { schema?: { $ref?: string } }> }
+    >;
+    if (status >= 200 && status < 300 && !declared[status])
+      throw new Error(`${operation.id} answered ${status}, which its contract does not declare`);
     if (status >= 400) this.validate(status === 422 ? 'HTTPValidationError' : 'ErrorBody', body);
     const ref = declared[status]?.content?.['application/json']?.schema?.$ref;
     if (status < 300 && ref) this.validate(ref.slice(ref.lastIndexOf('/') + 1), body);
@@ -51,11 +55,20 @@ export class ContractCheck {
     let validate = this.compiled.get(schema);
     if (!validate) {
       // Errors have one shape everywhere; the contract names it only where it is declared.
-      const errorBody = { type: 'object', required: ['error'], properties: { error: { type: 'object', required: ['code', 'message'] } } };
-      validate = this.ajv.compile(schema === 'ErrorBody' ? errorBody : { $ref: `contract#/components/schemas/${schema}` });
+      const errorBody = {
+        type: 'object',
+        required: ['error'],
+        properties: { error: { type: 'object', required: ['code', 'message'] } },
+      };
+      validate = this.ajv.compile(
+        schema === 'ErrorBody' ? errorBody : { $ref: `contract#/components/schemas/${schema}` },
+      );
       this.compiled.set(schema, validate);
     }
-    if (!validate(body)) throw new Error(`${schema}: ${this.ajv.errorsText(validate.errors)} in ${JSON.stringify(body)?.slice(0, 800)}`);
+    if (!validate(body))
+      throw new Error(
+        `${schema}: ${this.ajv.errorsText(validate.errors)} in ${JSON.stringify(body)?.slice(0, 800)}`,
+      );
   }
 }
 
@@ -106,7 +119,8 @@ export class Api {
   }
 
   get = (path: string, options?: ApiOptions) => this.call('GET', path, options);
-  post = (path: string, body?: unknown, options?: ApiOptions) => this.call('POST', path, { ...options, body });
+  post = (path: string, body?: unknown, options?: ApiOptions) =>
+    this.call('POST', path, { ...options, body });
   patch = (path: string, body: unknown) => this.call('PATCH', path, { body });
   delete = (path: string) => this.call('DELETE', path);
 }

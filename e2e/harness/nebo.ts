@@ -13,7 +13,13 @@ export interface Credentials {
   ai_url: string;
   edge_url: string;
   edge_tls_url: string;
-  accounts: { name: string; account_id: string; project_id: string; api_key: string; inference_key: string }[];
+  accounts: {
+    name: string;
+    account_id: string;
+    project_id: string;
+    api_key: string;
+    inference_key: string;
+  }[];
 }
 
 /** An installation as a user starts it: its own process, data folder and ports. */
@@ -33,7 +39,12 @@ export class Nebo {
     const home = mkdtempSync(join(tmpdir(), 'nebo-e2e-'));
     const [api, ai, edge, tls] = await freePorts(4);
     const nebo = new Nebo(home, {
-      NEBO_HOME: home, NEBO_API_PORT: `${api}`, NEBO_AI_PORT: `${ai}`, NEBO_EDGE_PORT: `${edge}`, NEBO_EDGE_TLS_PORT: `${tls}`, ...env,
+      NEBO_HOME: home,
+      NEBO_API_PORT: `${api}`,
+      NEBO_AI_PORT: `${ai}`,
+      NEBO_EDGE_PORT: `${edge}`,
+      NEBO_EDGE_TLS_PORT: `${tls}`,
+      ...env,
     });
     await nebo.up();
     return nebo;
@@ -47,7 +58,9 @@ export class Nebo {
   async up(): Promise<void> {
     this.output = '';
     const child = spawn(process.execPath, ['apps/all-in-one/dist/main.js'], {
-      cwd: root, env: { ...process.env, ...this.env }, stdio: ['ignore', 'pipe', 'pipe'],
+      cwd: root,
+      env: { ...process.env, ...this.env },
+      stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.child = child;
     const keep = (chunk: Buffer) => (this.output += chunk.toString());
@@ -67,7 +80,8 @@ export class Nebo {
   /** Ends it. @returns milliseconds until the process was gone, and its exit code */
   async down(signal: NodeJS.Signals = 'SIGTERM'): Promise<{ ms: number; code: number | null }> {
     const { child } = this;
-    if (!child || child.exitCode !== null || child.signalCode !== null) return { ms: 0, code: child?.exitCode ?? null };
+    if (!child || child.exitCode !== null || child.signalCode !== null)
+      return { ms: 0, code: child?.exitCode ?? null };
     const begun = Date.now();
     const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
     child.kill(signal);
@@ -87,16 +101,29 @@ export class Nebo {
   // Answers of commands are read as they come.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   async admin(...words: string[]): Promise<any> {
-    const { code, stdout, stderr } = await run(process.execPath, ['apps/all-in-one/dist/admin.js', ...words, '--json'], this.env);
+    const { code, stdout, stderr } = await run(
+      process.execPath,
+      ['apps/all-in-one/dist/admin.js', ...words, '--json'],
+      this.env,
+    );
     if (code !== 0) throw new Error(`admin ${words.join(' ')}: exit ${code}: ${stderr}`);
     return JSON.parse(stdout);
   }
 }
 
 /** Runs a program to its end. */
-export function run(command: string, args: string[], env: Record<string, string> = {}, cwd = root): Promise<{ code: number | null; stdout: string; stderr: string }> {
+export function run(
+  command: string,
+  args: string[],
+  env: Record<string, string> = {},
+  cwd = root,
+): Promise<{ code: number | null; stdout: string; stderr: string }> {
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(command, args, {
+      cwd,
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     let stdout = '';
     let stderr = '';
     child.stdout.on('data', (chunk) => (stdout += chunk));
@@ -107,7 +134,11 @@ export function run(command: string, args: string[], env: Record<string, string>
 }
 
 /** Waits for a condition. @throws Error when it has not come true in time */
-export async function until(condition: () => Promise<boolean> | boolean, ms = 30_000, everyMs = 50): Promise<void> {
+export async function until(
+  condition: () => Promise<boolean> | boolean,
+  ms = 30_000,
+  everyMs = 50,
+): Promise<void> {
   const end = Date.now() + ms;
   while (!(await condition())) {
     if (Date.now() > end) throw new Error(`waited ${ms} ms in vain`);

@@ -17,7 +17,8 @@ function processesOf(home: string): number[] {
     .map(Number);
 }
 
-const start = (nebo: Nebo, env: Record<string, string>) => run(process.execPath, ['apps/all-in-one/dist/main.js'], { ...nebo.env, ...env });
+const start = (nebo: Nebo, env: Record<string, string>) =>
+  run(process.execPath, ['apps/all-in-one/dist/main.js'], { ...nebo.env, ...env });
 
 describe('starting and stopping', () => {
   it('keeps keys and data over a stop and over a kill -9, stops within ten seconds, leaves nothing behind', async () => {
@@ -35,13 +36,20 @@ describe('starting and stopping', () => {
       expect(nebo.credentials.accounts[0]).toEqual(first);
       await nebo.down('SIGKILL');
       await nebo.up();
-      const balance = await fetch(`${nebo.credentials.base_url}/account/balance`, { headers: { authorization: `Bearer ${first.api_key}` } });
+      const balance = await fetch(`${nebo.credentials.base_url}/account/balance`, {
+        headers: { authorization: `Bearer ${first.api_key}` },
+      });
       expect(balance.status).toBe(200);
 
       const second = await start(nebo, {});
       expect(second.code).toBe(1);
       expect(second.stderr).toMatch(/port \d+ is taken; choose another with NEBO_API_PORT/);
-      const sameHome = await start(nebo, { NEBO_API_PORT: '0', NEBO_AI_PORT: '0', NEBO_EDGE_PORT: '0', NEBO_EDGE_TLS_PORT: '0' });
+      const sameHome = await start(nebo, {
+        NEBO_API_PORT: '0',
+        NEBO_AI_PORT: '0',
+        NEBO_EDGE_PORT: '0',
+        NEBO_EDGE_TLS_PORT: '0',
+      });
       expect(sameHome.stderr).toMatch(/is in use by process \d+/);
     } finally {
       await nebo.dispose();
@@ -53,7 +61,9 @@ describe('starting and stopping', () => {
     const [one, two] = await Promise.all([Nebo.start(), Nebo.start()]);
     try {
       const key = one.credentials.accounts[0]!.api_key;
-      const status = async (nebo: Nebo) => (await fetch(`${nebo.credentials.base_url}/account`, { headers: { authorization: `Bearer ${key}` } })).status;
+      const status = async (nebo: Nebo) =>
+        (await fetch(`${nebo.credentials.base_url}/account`, { headers: { authorization: `Bearer ${key}` } }))
+          .status;
       expect(await status(one)).toBe(200);
       expect(await status(two)).toBe(401);
     } finally {
@@ -65,11 +75,15 @@ describe('starting and stopping', () => {
     const nebo = await Nebo.start();
     await nebo.down();
     const squatter = createServer();
-    await new Promise<void>((resolve) => squatter.listen(Number(nebo.env.NEBO_EDGE_PORT), '127.0.0.1', resolve));
+    await new Promise<void>((resolve) =>
+      squatter.listen(Number(nebo.env.NEBO_EDGE_PORT), '127.0.0.1', resolve),
+    );
     const oneLine = async (env: Record<string, string>, pattern: RegExp) => {
       const { code, stderr } = await start(nebo, env);
       expect(code).toBe(1);
-      expect(stderr.split('\n').filter((line) => line.includes('does not start'))).toEqual([expect.stringMatching(pattern)]);
+      expect(stderr.split('\n').filter((line) => line.includes('does not start'))).toEqual([
+        expect.stringMatching(pattern),
+      ]);
       expect(stderr).not.toMatch(/\n\s+at /);
     };
     await oneLine({}, /port \d+ is taken; choose another with NEBO_EDGE_PORT/);

@@ -25,42 +25,69 @@ describe('the main job', () => {
   });
   afterAll(() => nebo?.dispose());
 
-  const archiveOf = async (fixture: string) => buffer((await packFolder(join(root, 'e2e/fixtures', fixture))).stream);
+  const archiveOf = async (fixture: string) =>
+    buffer((await packFolder(join(root, 'e2e/fixtures', fixture))).stream);
 
   const createApp = async (more: object = {}) =>
-    (await api.post(`/projects/${project}/apps`, { name: `app-${randomUUID().slice(0, 8)}`, source_type: 'upload', ...more })).body;
+    (
+      await api.post(`/projects/${project}/apps`, {
+        name: `app-${randomUUID().slice(0, 8)}`,
+        source_type: 'upload',
+        ...more,
+      })
+    ).body;
 
   const upload = (appId: string, raw: Uint8Array, headers: Record<string, string> = {}) =>
-    api.call('POST', `/apps/${appId}/deployments`, { raw, headers: { 'content-type': 'application/gzip', ...headers } });
+    api.call('POST', `/apps/${appId}/deployments`, {
+      raw,
+      headers: { 'content-type': 'application/gzip', ...headers },
+    });
 
   const live = async (appId: string, buildId: string) => {
     await until(async () => {
       const { body } = await api.get(`/apps/${appId}/builds/${buildId}?wait=live&timeout=20`);
-      if (['error', 'cancelled'].includes(body.status)) throw new Error(`build ${body.status}: ${body.error}`);
-      if (['failing', 'never_booted', 'build_failed'].includes(body.deploy_state)) throw new Error(body.boot_error);
+      if (['error', 'cancelled'].includes(body.status))
+        throw new Error(`build ${body.status}: ${body.error}`);
+      if (['failing', 'never_booted', 'build_failed'].includes(body.deploy_state))
+        throw new Error(body.boot_error);
       return body.deploy_state === 'live';
     });
   };
 
   const domainOf = async (appId: string): Promise<string> =>
-    (await api.get(`/apps/${appId}/domains`)).body.data.find((domain: { is_default: boolean }) => domain.is_default).domain;
+    (await api.get(`/apps/${appId}/domains`)).body.data.find(
+      (domain: { is_default: boolean }) => domain.is_default,
+    ).domain;
 
   /** A page through the edge, addressed by Host. */
-  const page = (host: string, path = '/', tls = false): Promise<{ status: number; text: string; headers: Record<string, unknown> }> =>
+  const page = (
+    host: string,
+    path = '/',
+    tls = false,
+  ): Promise<{ status: number; text: string; headers: Record<string, unknown> }> =>
     new Promise((resolve, reject) => {
       const { port } = new URL(tls ? nebo.credentials.edge_tls_url : nebo.credentials.edge_url);
       const options = { host: '127.0.0.1', port, path, headers: { host }, agent: false } as const;
       const ca = tls ? readFileSync(join(nebo.home, 'ca/ca.pem')) : undefined;
       const done = (response: import('node:http').IncomingMessage) =>
-        buffer(response).then((bytes) => resolve({ status: response.statusCode!, text: bytes.toString(), headers: response.headers }), reject);
-      (tls ? httpsRequest({ ...options, servername: host, ca }, done) : httpRequest(options, done)).on('error', reject).end();
+        buffer(response).then(
+          (bytes) =>
+            resolve({ status: response.statusCode!, text: bytes.toString(), headers: response.headers }),
+          reject,
+        );
+      (tls ? httpsRequest({ ...options, servername: host, ca }, done) : httpRequest(options, done))
+        .on('error', reject)
+        .end();
     });
 
   it('a folder becomes a page under its own address, plain and over TLS, with a log that ends after its last line', async () => {
     const app = await createApp();
     expect(app).toMatchObject({ status: 'inactive', source_type: 'upload' });
     const deploy = await upload(app.id, await archiveOf('static-site'));
-    expect(deploy).toMatchObject({ status: 202, body: { app_id: app.id, site_id: app.id, status: 'queued' } });
+    expect(deploy).toMatchObject({
+      status: 202,
+      body: { app_id: app.id, site_id: app.id, status: 'queued' },
+    });
     const log = (await api.get(`/apps/${app.id}/builds/${deploy.body.id}/logs`)).text;
     expect(log.trimEnd().split('\n\n').at(-1)).toMatch(/^event: done\ndata:/);
     expect(log.match(/^data: /gm)!.length).toBeGreaterThan(3);
@@ -70,9 +97,16 @@ describe('the main job', () => {
     expect(await page(host)).toMatchObject({ status: 200, text: expect.stringContaining('Hello from Nebo') });
     expect(await page(host, '/docs/')).toMatchObject({ status: 200 });
     expect((await page(host)).headers['access-control-allow-origin']).toBeUndefined();
-    expect(await page(host, '/', true)).toMatchObject({ status: 200, text: expect.stringContaining('Hello from Nebo') });
+    expect(await page(host, '/', true)).toMatchObject({
+      status: 200,
+      text: expect.stringContaining('Hello from Nebo'),
+    });
     expect((await page('unknown.apps.localhost')).status).toBe(404);
-    expect((await api.get(`/apps/${app.id}`)).body).toMatchObject({ status: 'active', current_build_id: deploy.body.id, deploy_state: 'live' });
+    expect((await api.get(`/apps/${app.id}`)).body).toMatchObject({
+      status: 'active',
+      current_build_id: deploy.body.id,
+      deploy_state: 'live',
+    });
   });
 
   it('a rebuild uses the same bytes, and equal folders have equal archives', async () => {
@@ -85,19 +119,28 @@ describe('the main job', () => {
     await live(app.id, again.body.id);
     const { body } = await api.get(`/apps/${app.id}/builds`);
     expect(body.data.map((build: { id: string }) => build.id)).toEqual([again.body.id, first.id]);
-    expect(new Set(body.data.map((build: { source_archive_sha256: string }) => build.source_archive_sha256)).size).toBe(1);
+    expect(
+      new Set(body.data.map((build: { source_archive_sha256: string }) => build.source_archive_sha256)).size,
+    ).toBe(1);
   });
 
   it('a Node server runs as a replica with its variables; a change of one restarts it, a secret is never shown', async () => {
     const app = await createApp({ app_type: 'backend' });
     await api.post(`/apps/${app.id}/env`, { name: 'GREETING', value: 'first' });
-    const secret = await api.post(`/apps/${app.id}/env`, { name: 'SECRET', value: 'canary-7f3a9c', is_secret: true });
+    const secret = await api.post(`/apps/${app.id}/env`, {
+      name: 'SECRET',
+      value: 'canary-7f3a9c',
+      is_secret: true,
+    });
     expect(secret).toMatchObject({ status: 201, body: { value: '********' } });
     const deploy = (await upload(app.id, await archiveOf('node-server'))).body;
     await live(app.id, deploy.id);
     const host = await domainOf(app.id);
     expect((await page(host)).text).toContain('hello from a Node server');
-    expect(JSON.parse((await page(host, '/env')).text)).toEqual({ greeting: 'first', secret: 'canary-7f3a9c' });
+    expect(JSON.parse((await page(host, '/env')).text)).toEqual({
+      greeting: 'first',
+      secret: 'canary-7f3a9c',
+    });
     expect((await api.post(`/apps/${app.id}/env`, { name: 'GREETING', value: 'second' })).status).toBe(201);
     await until(async () => (await page(host, '/env')).text.includes('second'));
     expect((await api.get(`/apps/${app.id}/env`)).text).not.toContain('canary-7f3a9c');
@@ -115,7 +158,9 @@ describe('the main job', () => {
     const broken = (await upload(app.id, await archiveOf('static-site'))).body;
     await until(async () => {
       const { body } = await api.get(`/apps/${app.id}/builds/${broken.id}`);
-      return body.status === 'error' || ['never_booted', 'failing', 'build_failed'].includes(body.deploy_state);
+      return (
+        body.status === 'error' || ['never_booted', 'failing', 'build_failed'].includes(body.deploy_state)
+      );
     }, 60_000);
     const { body } = await api.get(`/apps/${app.id}/builds/${broken.id}`);
     expect(body.error ?? body.boot_error).toMatch(/\S/);
@@ -126,16 +171,28 @@ describe('the main job', () => {
     const app = await createApp();
     expect((await upload(app.id, Buffer.from('not a gzip archive'))).status).toBe(422);
     expect((await upload(app.id, new Uint8Array())).status).toBe(422);
-    expect((await upload(app.id, await archiveOf('static-site'), { 'content-type': 'application/json' })).status).toBe(415);
+    expect(
+      (await upload(app.id, await archiveOf('static-site'), { 'content-type': 'application/json' })).status,
+    ).toBe(415);
     expect((await api.get(`/apps/${app.id}/builds`)).body.count).toBe(0);
-    const git = (await api.post(`/projects/${project}/apps`, { name: `git-${randomUUID().slice(0, 8)}`, source_type: 'git', repo_full_name: 'a/b' })).body;
+    const git = (
+      await api.post(`/projects/${project}/apps`, {
+        name: `git-${randomUUID().slice(0, 8)}`,
+        source_type: 'git',
+        repo_full_name: 'a/b',
+      })
+    ).body;
     if (git.id) expect([409, 422]).toContain((await upload(git.id, await archiveOf('static-site'))).status);
   });
 
   it('a repeated Idempotency-Key makes one app, in parallel too', async () => {
     const headers = { 'idempotency-key': randomUUID() };
     const name = `once-${randomUUID().slice(0, 8)}`;
-    const answers = await Promise.all(Array.from({ length: 8 }, () => api.post(`/projects/${project}/apps`, { name, source_type: 'upload' }, { headers })));
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, () =>
+        api.post(`/projects/${project}/apps`, { name, source_type: 'upload' }, { headers }),
+      ),
+    );
     const made = answers.filter(({ status }) => status === 201);
     expect(made.length).toBeGreaterThan(0);
     expect(new Set(made.map(({ body }) => body.id)).size).toBe(1);
@@ -148,10 +205,18 @@ describe('the main job', () => {
 
   it('a chat completion streams through the official client and is paid from the balance; the ledger adds up', async () => {
     const before = (await api.get('/account/balance')).body;
-    const client = new OpenAI({ baseURL: `${nebo.credentials.ai_url}/v1`, apiKey: nebo.credentials.accounts[0]!.inference_key, maxRetries: 0 });
+    const client = new OpenAI({
+      baseURL: `${nebo.credentials.ai_url}/v1`,
+      apiKey: nebo.credentials.accounts[0]!.inference_key,
+      maxRetries: 0,
+    });
     expect((await client.models.list()).data).toHaveLength(11);
     const stream = await client.chat.completions.create({
-      model: 'glm-5.3', max_tokens: 200, stream: true, stream_options: { include_usage: true }, messages: [{ role: 'user', content: 'Hello!' }],
+      model: 'glm-5.3',
+      max_tokens: 200,
+      stream: true,
+      stream_options: { include_usage: true },
+      messages: [{ role: 'user', content: 'Hello!' }],
     });
     let text = '';
     let usage: OpenAI.CompletionUsage | undefined;
@@ -161,7 +226,11 @@ describe('the main job', () => {
     }
     expect(text).toMatch(/\S/);
     expect(usage!.completion_tokens).toBeGreaterThan(0);
-    const plain = await client.chat.completions.create({ model: 'glm-5.2', max_tokens: 50, messages: [{ role: 'user', content: 'Again' }] });
+    const plain = await client.chat.completions.create({
+      model: 'glm-5.2',
+      max_tokens: 50,
+      messages: [{ role: 'user', content: 'Again' }],
+    });
     expect(plain.choices[0]!.message.content).toMatch(/\S/);
 
     let after = before;
@@ -170,7 +239,11 @@ describe('the main job', () => {
       return after.available === after.balance && after.balance !== before.balance;
     });
     const { body: ledger } = await api.get('/account/ledger?limit=200');
-    const sum = (field: string) => ledger.data.reduce((total: bigint, line: Record<string, string>) => total + parseRubles(line[field]!), 0n);
+    const sum = (field: string) =>
+      ledger.data.reduce(
+        (total: bigint, line: Record<string, string>) => total + parseRubles(line[field]!),
+        0n,
+      );
     expect(sum('amount')).toBe(parseRubles(after.balance));
     expect(sum('held_amount')).toBe(0n);
   });
@@ -184,18 +257,22 @@ describe('the main job', () => {
       body: JSON.stringify({ model: 'glm-5.3', messages: [{ role: 'user', content: 'x' }] }),
     });
     expect(answer.status).toBe(402);
-    expect(await answer.json()).toMatchObject({ error: { type: 'billing_error', message: expect.stringMatching(/top/i) } });
+    expect(await answer.json()).toMatchObject({
+      error: { type: 'billing_error', message: expect.stringMatching(/top/i) },
+    });
   });
 
   it('a revoked key stops at once; an unknown model is 404, one outside the key’s set 403', async () => {
     const { account_id: account } = nebo.credentials.accounts[0]!;
     const key = await nebo.admin('inference-key', 'create', '--account', account, '--models', 'glm-5.2');
     const chat = async (model: string) =>
-      (await fetch(`${nebo.credentials.ai_url}/v1/chat/completions`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${key.key}`, 'content-type': 'application/json' },
-        body: JSON.stringify({ model, max_tokens: 10, messages: [{ role: 'user', content: 'x' }] }),
-      })).status;
+      (
+        await fetch(`${nebo.credentials.ai_url}/v1/chat/completions`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${key.key}`, 'content-type': 'application/json' },
+          body: JSON.stringify({ model, max_tokens: 10, messages: [{ role: 'user', content: 'x' }] }),
+        })
+      ).status;
     expect(await chat('glm-5.2')).toBe(200);
     expect(await chat('glm-5.3')).toBe(403);
     expect(await chat('no-such-model')).toBe(404);

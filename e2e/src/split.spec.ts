@@ -24,28 +24,48 @@ const missing = findNatsServer() === null;
     const project = split.credentials.accounts[0]!.project_id;
     const app = (await api.post(`/projects/${project}/apps`, { name: 'split', source_type: 'upload' })).body;
     const raw = await buffer((await packFolder(join(root, 'e2e/fixtures/static-site'))).stream);
-    const deploy = await api.call('POST', `/apps/${app.id}/deployments`, { raw, headers: { 'content-type': 'application/gzip' } });
+    const deploy = await api.call('POST', `/apps/${app.id}/deployments`, {
+      raw,
+      headers: { 'content-type': 'application/gzip' },
+    });
     expect(deploy.status).toBe(202);
     const log = (await api.get(`/apps/${app.id}/builds/${deploy.body.id}/logs`)).text;
     expect(log).toContain('event: done');
-    await until(async () => (await api.get(`/apps/${app.id}/builds/${deploy.body.id}?wait=live&timeout=20`)).body.deploy_state === 'live', 60_000);
+    await until(
+      async () =>
+        (await api.get(`/apps/${app.id}/builds/${deploy.body.id}?wait=live&timeout=20`)).body.deploy_state ===
+        'live',
+      60_000,
+    );
     const text = await new Promise<string>((resolve, reject) => {
       const { port } = new URL(split.edgeUrl);
       httpRequest({ host: '127.0.0.1', port, headers: { host: 'split.apps.localhost' } }, (response) => {
         buffer(response).then((bytes) => resolve(bytes.toString()), reject);
-      }).on('error', reject).end();
+      })
+        .on('error', reject)
+        .end();
     });
     expect(text).toContain('Hello from Nebo');
 
     const client = new OpenAI({ baseURL: `${split.aiUrl}/v1`, apiKey: split.inferenceKey, maxRetries: 0 });
     const before = (await api.get('/account/balance')).body.balance;
     let answer = '';
-    const stream = await client.chat.completions.create({ model: 'deepseek-v4-pro', stream: true, max_tokens: 100, messages: [{ role: 'user', content: 'hi' }] });
+    const stream = await client.chat.completions.create({
+      model: 'deepseek-v4-pro',
+      stream: true,
+      max_tokens: 100,
+      messages: [{ role: 'user', content: 'hi' }],
+    });
     for await (const chunk of stream) answer += chunk.choices[0]?.delta?.content ?? '';
     expect(answer).toMatch(/\S/);
     await until(async () => (await api.get('/account/balance')).body.balance !== before);
 
-    const extra = (await split.admin('key', 'create', '--account', split.credentials.accounts[0]!.account_id)) as { id: string; key: string };
+    const extra = (await split.admin(
+      'key',
+      'create',
+      '--account',
+      split.credentials.accounts[0]!.account_id,
+    )) as { id: string; key: string };
     expect((await api.as(extra.key).get('/account')).status).toBe(200);
     await split.admin('key', 'revoke', '--key', extra.id);
     await until(async () => (await api.as(extra.key).get('/account')).status === 401, 1_000);

@@ -20,7 +20,10 @@ if (unknown.length > 0) {
 for (const name of names.length > 0 ? names : Object.keys(benches)) {
   console.error(`… ${name}`);
   const table = await benches[name]();
-  const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: root, encoding: 'utf8' }).trim();
+  const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], {
+    cwd: root,
+    encoding: 'utf8',
+  }).trim();
   const text = `\n## ${name}, ${new Date().toISOString().slice(0, 10)}, ${commit}\n\n${table}\n`;
   console.log(text);
   if (words.includes('--write')) appendFileSync(join(root, 'docs/bench.md'), text);

@@ -14,13 +14,20 @@ import { root } from '../start/node-binary.mjs';
 const home = resolve(process.env.NEBO_HOME || join(root, '.nebo'));
 const healthz = `http://127.0.0.1:${process.env.NEBO_API_PORT || 4000}/healthz`;
 const title = (text) => console.log(`\n── ${text}`);
-const isUp = () => fetch(healthz).then((answer) => answer.ok, () => false);
+const isUp = () =>
+  fetch(healthz).then(
+    (answer) => answer.ok,
+    () => false,
+  );
 
 /** Starts an installation of our own when none runs. @returns how to stop it */
 async function ensureRunning() {
   if (await isUp()) return () => undefined;
   title('Nebo does not run yet: starting it for the demo');
-  const child = spawn(process.execPath, ['tools/start/start.mjs'], { cwd: root, stdio: ['ignore', 'ignore', 'inherit'] });
+  const child = spawn(process.execPath, ['tools/start/start.mjs'], {
+    cwd: root,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
   const ended = new Promise((done) => child.once('exit', done));
   while (!(await isUp())) {
     if (child.exitCode !== null) throw new Error('it did not start; the lines above say why');
@@ -77,27 +84,43 @@ function page(edgeUrl, host) {
 async function deployFolder(credentials, project) {
   title('An app from a folder');
   const name = `demo-${Date.now().toString(36)}`;
-  const created = await (await api(credentials, 'POST', `/projects/${project}/apps`, { name, source_type: 'upload' })).json();
+  const created = await (
+    await api(credentials, 'POST', `/projects/${project}/apps`, { name, source_type: 'upload' })
+  ).json();
   console.log(`   app ${created.name} (${created.id})`);
   const { stream } = await packFolder(join(root, 'e2e/fixtures/static-site'));
   const archive = await buffer(stream);
-  const deploy = await (await api(credentials, 'POST', `/apps/${created.id}/deployments`, archive, { 'content-type': 'application/gzip' })).json();
+  const deploy = await (
+    await api(credentials, 'POST', `/apps/${created.id}/deployments`, archive, {
+      'content-type': 'application/gzip',
+    })
+  ).json();
   console.log(`   uploaded ${archive.length} bytes, build ${deploy.id} is ${deploy.status}`);
   await streamLog(credentials, `/apps/${created.id}/builds/${deploy.id}/logs`);
-  const build = await (await api(credentials, 'GET', `/apps/${created.id}/builds/${deploy.id}?wait=live&timeout=60`)).json();
-  console.log(`   build ${build.status}, rollout ${build.deploy_state}, ${build.duration_ms} ms, archive ${build.source_archive_sha256?.slice(0, 12)}`);
-  if (build.deploy_state !== 'live') throw new Error(build.error ?? build.boot_error ?? 'the app is not live');
+  const build = await (
+    await api(credentials, 'GET', `/apps/${created.id}/builds/${deploy.id}?wait=live&timeout=60`)
+  ).json();
+  console.log(
+    `   build ${build.status}, rollout ${build.deploy_state}, ${build.duration_ms} ms, archive ${build.source_archive_sha256?.slice(0, 12)}`,
+  );
+  if (build.deploy_state !== 'live')
+    throw new Error(build.error ?? build.boot_error ?? 'the app is not live');
   const { data: domains } = await (await api(credentials, 'GET', `/apps/${created.id}/domains`)).json();
   const domain = domains.find((candidate) => candidate.is_default).domain;
   const answer = await page(credentials.edge_url, domain);
   const port = new URL(credentials.edge_url).port;
-  console.log(`   http://${domain}:${port}/ answers ${answer.status}: ${answer.text.match(/<h1>(.*)<\/h1>/)?.[1]}`);
+  console.log(
+    `   http://${domain}:${port}/ answers ${answer.status}: ${answer.text.match(/<h1>(.*)<\/h1>/)?.[1]}`,
+  );
   return created;
 }
 
 async function chat(credentials) {
   title('A chat completion, streamed, with the official openai client');
-  const client = new OpenAI({ baseURL: `${credentials.ai_url}/v1`, apiKey: credentials.accounts[0].inference_key });
+  const client = new OpenAI({
+    baseURL: `${credentials.ai_url}/v1`,
+    apiKey: credentials.accounts[0].inference_key,
+  });
   const stream = await client.chat.completions.create({
     model: 'glm-5.3',
     max_tokens: 400,
@@ -108,7 +131,8 @@ async function chat(credentials) {
   process.stdout.write('   ');
   for await (const chunk of stream) {
     process.stdout.write(chunk.choices[0]?.delta?.content ?? '');
-    if (chunk.usage) console.log(`\n   ${chunk.usage.prompt_tokens} tokens in, ${chunk.usage.completion_tokens} out`);
+    if (chunk.usage)
+      console.log(`\n   ${chunk.usage.prompt_tokens} tokens in, ${chunk.usage.completion_tokens} out`);
   }
 }
 
@@ -118,7 +142,9 @@ async function ledger(credentials, before) {
   await new Promise((done) => setTimeout(done, 1_000));
   const { data } = await (await api(credentials, 'GET', '/account/ledger?limit=10')).json();
   for (const line of data) {
-    console.log(`   ${line.created_at}  ${line.kind.padEnd(8)} ${line.amount.padStart(18)} ₽  held ${line.held_amount.padStart(16)} ₽  ${line.description}`);
+    console.log(
+      `   ${line.created_at}  ${line.kind.padEnd(8)} ${line.amount.padStart(18)} ₽  held ${line.held_amount.padStart(16)} ₽  ${line.description}`,
+    );
   }
   const after = await (await api(credentials, 'GET', '/account/balance')).json();
   console.log(`   balance ${before.balance} ₽ → ${after.balance} ₽`);

@@ -9,7 +9,12 @@ import { tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { root } from './node-binary.mjs';
 // Node strips the types of this one file itself: it has no relative imports, and no build is needed before a service is.
-import { findPostgres, initData, makeOnce, startServer } from '../../libs/embedded-postgres/src/postgres-binaries.ts';
+import {
+  findPostgres,
+  initData,
+  makeOnce,
+  startServer,
+} from '../../libs/embedded-postgres/src/postgres-binaries.ts';
 
 const home = resolve(root, process.env.NEBO_HOME ?? '.nebo');
 const pgPort = port('NEBO_DEV_PG_PORT', 5433);

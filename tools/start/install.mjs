@@ -25,14 +25,21 @@ function run(title, command, args, { timeoutMs = 900_000 } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       cwd: root,
-      env: { ...process.env, NX_DAEMON: 'false', PATH: `${join(root, 'node_modules/.bin')}:${process.env.PATH}` },
+      env: {
+        ...process.env,
+        NX_DAEMON: 'false',
+        PATH: `${join(root, 'node_modules/.bin')}:${process.env.PATH}`,
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     let output = '';
     const keep = (chunk) => (output = (output + chunk).slice(-20_000));
     child.stdout.on('data', keep);
     child.stderr.on('data', keep);
-    const pulse = setInterval(() => say(`  still working (${Math.round((Date.now() - started) / 1000)} s)`), 20_000);
+    const pulse = setInterval(
+      () => say(`  still working (${Math.round((Date.now() - started) / 1000)} s)`),
+      20_000,
+    );
     const limit = setTimeout(() => child.kill(), timeoutMs);
     child.on('error', reject);
     child.on('exit', (code) => {
@@ -57,12 +64,22 @@ const hashOf = (...parts) => {
 
 /** `npm ci` when the lock file is another than that of the last install. */
 export async function ensureInstalled() {
-  const lock = hashOf(readFileSync(join(root, 'package-lock.json')), readFileSync(join(root, 'package.json')));
+  const lock = hashOf(
+    readFileSync(join(root, 'package-lock.json')),
+    readFileSync(join(root, 'package.json')),
+  );
   const stamp = existsSync(stampFile) ? readFileSync(stampFile, 'utf8') : '';
   if (stamp === lock && existsSync(join(root, 'node_modules/node/bin/node'))) return;
-  await run('installing packages (first time: one to four minutes)', 'npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']);
+  await run('installing packages (first time: one to four minutes)', 'npm', [
+    'ci',
+    '--no-audit',
+    '--no-fund',
+    '--loglevel=error',
+  ]);
   if (!existsSync(join(root, 'node_modules/node/bin/node'))) {
-    throw new Error('npm did not run the install script of the package "node"; run "npm install-scripts approve node" and "npm ci"');
+    throw new Error(
+      'npm did not run the install script of the package "node"; run "npm install-scripts approve node" and "npm ci"',
+    );
   }
   writeFileSync(stampFile, lock);
 }
@@ -93,7 +110,12 @@ export async function ensureBuilt() {
   const built = existsSync(buildStamp) ? readFileSync(buildStamp, 'utf8') : '';
   if (built === state && existsSync(join(root, 'apps/all-in-one/dist/main.js'))) return;
   mkdirSync(join(root, '.nx'), { recursive: true });
-  await run('building', join(root, 'node_modules/.bin/nx'), ['run-many', '-t', 'build', '--outputStyle=static']);
+  await run('building', join(root, 'node_modules/.bin/nx'), [
+    'run-many',
+    '-t',
+    'build',
+    '--outputStyle=static',
+  ]);
   // Generated clients appear among the sources during the build.
   writeFileSync(buildStamp, sourceState());
 }

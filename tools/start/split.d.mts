@@ -9,7 +9,9 @@ export interface Split {
   inferenceKey: string;
   pids: number[];
   parts: Record<string, { child: import('node:child_process').ChildProcess; output: string }>;
-  credentials: { accounts: { account_id: string; project_id: string; api_key: string; inference_key: string }[] };
+  credentials: {
+    accounts: { account_id: string; project_id: string; api_key: string; inference_key: string }[];
+  };
   admin(...words: string[]): Promise<Record<string, unknown>>;
   stop(): Promise<void>;
 }

@@ -30,7 +30,11 @@ class Part {
   constructor(name, command, args, env, verbose) {
     this.name = name;
     this.output = '';
-    this.child = spawn(command, args, { cwd: root, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.child = spawn(command, args, {
+      cwd: root,
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     const keep = (chunk) => {
       this.output = (this.output + chunk).slice(-8_000);
       if (verbose) process.stderr.write(chunk);
@@ -43,7 +47,8 @@ class Part {
   async until(url, ms = 60_000) {
     const end = Date.now() + ms;
     for (;;) {
-      if (this.child.exitCode !== null) throw new Error(`${this.name} ended with ${this.child.exitCode}:\n${this.output}`);
+      if (this.child.exitCode !== null)
+        throw new Error(`${this.name} ended with ${this.child.exitCode}:\n${this.output}`);
       const answer = await fetch(url).catch(() => null);
       await answer?.body?.cancel();
       if (answer?.status === 200) return;
@@ -64,7 +69,13 @@ class Part {
 
 /** Runs an operator's command against the split installation. */
 async function admin(env, words) {
-  const part = new Part('admin', nodeBinary(), ['apps/all-in-one/dist/admin.js', ...words, '--json'], env, false);
+  const part = new Part(
+    'admin',
+    nodeBinary(),
+    ['apps/all-in-one/dist/admin.js', ...words, '--json'],
+    env,
+    false,
+  );
   const code = await new Promise((done) => part.child.once('close', done));
   if (code !== 0) throw new Error(`admin ${words.join(' ')}: ${part.output}`);
   return JSON.parse(part.output);
@@ -96,13 +107,30 @@ export async function startSplit({ verbose = false, env: more = {} } = {}) {
     const natsPort = await freePort();
     const natsMonitor = await freePort();
     mkdirSync(join(home, 'nats'));
-    const nats = start('nats-server', natsServer, ['-js', '-sd', join(home, 'nats'), '-a', '127.0.0.1', '-p', `${natsPort}`, '-m', `${natsMonitor}`], {});
+    const nats = start(
+      'nats-server',
+      natsServer,
+      ['-js', '-sd', join(home, 'nats'), '-a', '127.0.0.1', '-p', `${natsPort}`, '-m', `${natsMonitor}`],
+      {},
+    );
     await nats.until(`http://127.0.0.1:${natsMonitor}/healthz`);
-    const ports = { api: await freePort(), ai: await freePort(), edge: await freePort(), edgeTls: await freePort() };
+    const ports = {
+      api: await freePort(),
+      ai: await freePort(),
+      edge: await freePort(),
+      edgeTls: await freePort(),
+    };
     const env = {
-      NEBO_HOME: home, DATABASE_URL: postgres.url, NATS_URL: `nats://127.0.0.1:${natsPort}`, NEBO_LOG_LEVEL: 'warn',
-      NEBO_API_PORT: `${ports.api}`, NEBO_AI_PORT: `${ports.ai}`, NEBO_EDGE_PORT: `${ports.edge}`, NEBO_EDGE_TLS_PORT: `${ports.edgeTls}`,
-      NEBO_RATE_LIMIT: '0', ...more,
+      NEBO_HOME: home,
+      DATABASE_URL: postgres.url,
+      NATS_URL: `nats://127.0.0.1:${natsPort}`,
+      NEBO_LOG_LEVEL: 'warn',
+      NEBO_API_PORT: `${ports.api}`,
+      NEBO_AI_PORT: `${ports.ai}`,
+      NEBO_EDGE_PORT: `${ports.edge}`,
+      NEBO_EDGE_TLS_PORT: `${ports.edgeTls}`,
+      NEBO_RATE_LIMIT: '0',
+      ...more,
     };
     for (const service of services) {
       const port = await freePort();
@@ -110,24 +138,36 @@ export async function startSplit({ verbose = false, env: more = {} } = {}) {
       env[`NEBO_${name}_PORT`] = `${port}`;
       env[`NEBO_${name}_URL`] = `http://127.0.0.1:${port}`;
     }
-    const main = (service, extra = {}) => start(service, nodeBinary(), [`apps/${service}/dist/main.js`], { ...env, ...extra });
+    const main = (service, extra = {}) =>
+      start(service, nodeBinary(), [`apps/${service}/dist/main.js`], { ...env, ...extra });
     // The master key is made by the first process; the others must find it.
     const first = main('identity-billing');
     await first.until(`${env.NEBO_IDENTITY_BILLING_URL}/healthz`);
-    const running = services.slice(1).map((service) => [main(service), `${env[`NEBO_${service.toUpperCase().replaceAll('-', '_')}_URL`]}/healthz`]);
+    const running = services
+      .slice(1)
+      .map((service) => [
+        main(service),
+        `${env[`NEBO_${service.toUpperCase().replaceAll('-', '_')}_URL`]}/healthz`,
+      ]);
     await Promise.all(running.map(([part, url]) => part.until(url)));
     await main('api-gateway').until(`http://127.0.0.1:${ports.api}/healthz`);
     const [region] = (await admin(env, ['region', 'list'])).data;
     const { token } = await admin(env, ['region', 'token', '--region', region.id]);
     const agentHome = join(home, 'agent');
     mkdirSync(agentHome);
-    main('region-agent', { NEBO_HOME: agentHome, NEBO_API_URL: `http://127.0.0.1:${ports.api}`, NEBO_REGION_TOKEN: token });
+    main('region-agent', {
+      NEBO_HOME: agentHome,
+      NEBO_API_URL: `http://127.0.0.1:${ports.api}`,
+      NEBO_REGION_TOKEN: token,
+    });
     main('edge', { NEBO_MASTER_KEY_FILE: join(home, 'master.key') });
     const account = await admin(env, ['account', 'create', '--name', 'split', '--topup', '1000000']);
     const key = await admin(env, ['key', 'create', '--account', account.account_id]);
     const inferenceKey = await admin(env, ['inference-key', 'create', '--account', account.account_id]);
     return {
-      home, env, stop,
+      home,
+      env,
+      stop,
       pids: parts.map((part) => part.child.pid),
       parts: Object.fromEntries(parts.map((part) => [part.name, part])),
       admin: (...words) => admin(env, words),
@@ -136,11 +176,19 @@ export async function startSplit({ verbose = false, env: more = {} } = {}) {
       edgeUrl: `http://127.0.0.1:${ports.edge}`,
       key: key.key,
       inferenceKey: inferenceKey.key,
-      credentials: { accounts: [{ account_id: account.account_id, project_id: account.project_id, api_key: key.key, inference_key: inferenceKey.key }] },
+      credentials: {
+        accounts: [
+          {
+            account_id: account.account_id,
+            project_id: account.project_id,
+            api_key: key.key,
+            inference_key: inferenceKey.key,
+          },
+        ],
+      },
     };
   } catch (error) {
     await stop();
     throw error;
   }
 }
-

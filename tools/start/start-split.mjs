@@ -7,7 +7,13 @@ const { startSplit } = await import('./split.mjs');
 try {
   const split = await startSplit({ verbose: true });
   const { accounts } = split.credentials;
-  console.log(JSON.stringify({ base_url: split.baseUrl, ai_url: split.aiUrl, edge_url: split.edgeUrl, accounts }, null, 2));
+  console.log(
+    JSON.stringify(
+      { base_url: split.baseUrl, ai_url: split.aiUrl, edge_url: split.edgeUrl, accounts },
+      null,
+      2,
+    ),
+  );
   const stop = () => split.stop().then(() => process.exit(0));
   process.on('SIGINT', stop);
   process.on('SIGTERM', stop);

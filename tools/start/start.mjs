@@ -10,10 +10,14 @@ try {
   console.error(`npm start: ${error.message}`);
   process.exit(1);
 }
-const child = spawn(nodeBinary(), ['--enable-source-maps', 'apps/all-in-one/dist/main.js', ...process.argv.slice(2)], {
-  cwd: root,
-  stdio: 'inherit',
-});
+const child = spawn(
+  nodeBinary(),
+  ['--enable-source-maps', 'apps/all-in-one/dist/main.js', ...process.argv.slice(2)],
+  {
+    cwd: root,
+    stdio: 'inherit',
+  },
+);
 // Ctrl-C reaches the whole group by itself; other signals are handed on. The child says goodbye, then this ends with it.
 process.on('SIGINT', () => undefined);
 for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill('SIGTERM'));

@@ -7,11 +7,23 @@ export default class ResultsReporter {
     this.folder = globalConfig.rootDir;
   }
 
-  onRunComplete(_contexts, { numPassedTests, numFailedTests, numPendingTests, numTodoTests, numRuntimeErrorTestSuites, testResults }) {
+  onRunComplete(
+    _contexts,
+    { numPassedTests, numFailedTests, numPendingTests, numTodoTests, numRuntimeErrorTestSuites, testResults },
+  ) {
     const skipped = testResults.flatMap((file) =>
-      file.testResults.filter((test) => test.status === 'pending' || test.status === 'todo').map((test) => test.fullName),
+      file.testResults
+        .filter((test) => test.status === 'pending' || test.status === 'todo')
+        .map((test) => test.fullName),
     );
-    const counts = { passed: numPassedTests, failed: numFailedTests + numRuntimeErrorTestSuites, skipped: numPendingTests + numTodoTests };
-    writeFileSync(join(this.folder, 'test-results.json'), `${JSON.stringify({ ...counts, skippedTests: skipped }, null, 2)}\n`);
+    const counts = {
+      passed: numPassedTests,
+      failed: numFailedTests + numRuntimeErrorTestSuites,
+      skipped: numPendingTests + numTodoTests,
+    };
+    writeFileSync(
+      join(this.folder, 'test-results.json'),
+      `${JSON.stringify({ ...counts, skippedTests: skipped }, null, 2)}\n`,
+    );
   }
 }

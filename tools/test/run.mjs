@@ -16,7 +16,11 @@ function run(command, args) {
     const child = spawn(command, args, {
       cwd: root,
       stdio: 'inherit',
-      env: { ...process.env, NX_DAEMON: 'false', PATH: `${join(root, 'node_modules/.bin')}:${process.env.PATH}` },
+      env: {
+        ...process.env,
+        NX_DAEMON: 'false',
+        PATH: `${join(root, 'node_modules/.bin')}:${process.env.PATH}`,
+      },
     });
     for (const signal of ['SIGTERM', 'SIGHUP']) process.once(signal, () => child.kill(signal));
     child.on('exit', (code) => resolve(code ?? 1));
@@ -38,9 +42,26 @@ const step = async (title, command, args) => {
   console.error(`\n=== ${title} (${Math.round((Date.now() - begun) / 1000)} s)`);
   if ((await run(command, args)) !== 0) failed = true;
 };
-if (projects.length === 0) await step('formatting', join(root, 'node_modules/.bin/prettier'), ['--check', '--log-level=warn', '.']);
-await step('lint and types', nx, ['run-many', '-t', 'lint', 'typecheck', '--parallel=2', '--outputStyle=static', ...only]);
-await step('tests', nx, ['run-many', '-t', 'test', '--parallel=2', '--outputStyle=static', '--nxBail=false', ...only]);
+if (projects.length === 0)
+  await step('formatting', join(root, 'node_modules/.bin/prettier'), ['--check', '--log-level=warn', '.']);
+await step('lint and types', nx, [
+  'run-many',
+  '-t',
+  'lint',
+  'typecheck',
+  '--parallel=2',
+  '--outputStyle=static',
+  ...only,
+]);
+await step('tests', nx, [
+  'run-many',
+  '-t',
+  'test',
+  '--parallel=2',
+  '--outputStyle=static',
+  '--nxBail=false',
+  ...only,
+]);
 
 const sum = { passed: 0, failed: 0, skipped: 0 };
 for (const folder of ['apps', 'libs', '.']) {

@@ -6,7 +6,11 @@ import { existsSync } from 'node:fs';
 import { ensureDebianPackages } from '../../libs/test-kit/src/debian.ts';
 
 const wanted = [
-  { package: 'nats-server', file: ['/usr/sbin/nats-server', '/usr/bin/nats-server'], for: 'the bus on a real NATS' },
+  {
+    package: 'nats-server',
+    file: ['/usr/sbin/nats-server', '/usr/bin/nats-server'],
+    for: 'the bus on a real NATS',
+  },
   { package: 'bubblewrap', file: ['/usr/bin/bwrap'], for: 'sandboxed builds and replicas' },
   { package: 'iproute2', file: ['/usr/sbin/ip', '/sbin/ip', '/usr/bin/ip'], for: 'networks of replicas' },
   { package: 'nftables', file: ['/usr/sbin/nft'], for: 'firewalls of replicas' },
@@ -17,7 +21,9 @@ if (missing.length > 0) {
   const { reason } = await ensureDebianPackages(missing.map((part) => part.package));
   for (const part of missing) {
     if (!part.file.some((path) => existsSync(path))) {
-      console.error(`  ${part.package} is not here, so tests of ${part.for} skip: ${reason ?? 'not installed'}`);
+      console.error(
+        `  ${part.package} is not here, so tests of ${part.for} skip: ${reason ?? 'not installed'}`,
+      );
     }
   }
 }

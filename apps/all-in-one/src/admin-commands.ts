@@ -15,17 +15,28 @@ export interface AdminCommand {
   request(given: Record<string, string>): AdminRequest;
 }
 
-const list = (text: string | undefined) => text?.split(',').map((part) => part.trim()).filter(Boolean);
+const list = (text: string | undefined) =>
+  text
+    ?.split(',')
+    .map((part) => part.trim())
+    .filter(Boolean);
 
 /** Leaves out what was not given. */
-const present = (body: Record<string, unknown>) => Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
+const present = (body: Record<string, unknown>) =>
+  Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
 
 const billing = (path: string, body: Record<string, unknown>): AdminRequest => ({
-  method: 'POST', service: 'identity-billing', path, body: present(body),
+  method: 'POST',
+  service: 'identity-billing',
+  path,
+  body: present(body),
 });
 
 const keyVerb = (path: string, help: string): AdminCommand => ({
-  usage: '--key ID', help, options: ['key'], required: ['key'],
+  usage: '--key ID',
+  help,
+  options: ['key'],
+  required: ['key'],
   request: ({ key }) => billing(path, { key }),
 });
 
@@ -34,28 +45,35 @@ export const adminCommands: Readonly<Record<string, AdminCommand>> = {
   'account create': {
     usage: '--name N [--topup RUB] [--credits RUB]',
     help: 'makes an account with a project "default"; real money and bonus credits in rubles',
-    options: ['name', 'topup', 'credits'], required: ['name'],
+    options: ['name', 'topup', 'credits'],
+    required: ['name'],
     request: ({ name, topup, credits }) => billing('/account-create', { name, topup, credits }),
   },
   'account topup': {
     usage: '--account ID --amount RUB',
     help: 'adds real money',
-    options: ['account', 'amount'], required: ['account', 'amount'],
+    options: ['account', 'amount'],
+    required: ['account', 'amount'],
     request: ({ account, amount }) => billing('/account-topup', { account, amount }),
   },
   'project create': {
     usage: '--account ID --name N',
     help: 'makes a project',
-    options: ['account', 'name'], required: ['account', 'name'],
+    options: ['account', 'name'],
+    required: ['account', 'name'],
     request: ({ account, name }) => billing('/project-create', { account, name }),
   },
   'key create': {
     usage: '--account ID [--actions a,b] [--resources r,…] [--projects id,…] | [--policy JSON]',
     help: 'mints an API key; it is shown once, in `key`. Without options it may do everything',
-    options: ['account', 'actions', 'resources', 'projects', 'policy'], required: ['account'],
+    options: ['account', 'actions', 'resources', 'projects', 'policy'],
+    required: ['account'],
     request: ({ account, actions, resources, projects, policy }) =>
       billing('/key-create', {
-        account, actions: list(actions), resources: list(resources), projects: list(projects),
+        account,
+        actions: list(actions),
+        resources: list(resources),
+        projects: list(projects),
         policy: policy === undefined ? undefined : (JSON.parse(policy) as unknown),
       }),
   },
@@ -63,35 +81,63 @@ export const adminCommands: Readonly<Record<string, AdminCommand>> = {
   'inference-key create': {
     usage: '--account ID [--monthly-limit RUB] [--models a,b]',
     help: 'mints an inference key; it is shown once, in `key`',
-    options: ['account', 'monthly-limit', 'models'], required: ['account'],
-    request: (given) => billing('/inference-key-create', { account: given.account, monthly_limit: given['monthly-limit'], models: list(given.models) }),
+    options: ['account', 'monthly-limit', 'models'],
+    required: ['account'],
+    request: (given) =>
+      billing('/inference-key-create', {
+        account: given.account,
+        monthly_limit: given['monthly-limit'],
+        models: list(given.models),
+      }),
   },
-  'inference-key revoke': keyVerb('/inference-key-revoke', 'ends an inference key at once; its history stays'),
+  'inference-key revoke': keyVerb(
+    '/inference-key-revoke',
+    'ends an inference key at once; its history stays',
+  ),
   'inference-key disable': keyVerb('/inference-key-disable', 'stops an inference key until it is enabled'),
   'inference-key enable': keyVerb('/inference-key-enable', 'lets a disabled inference key work again'),
   'price list': {
     usage: '[--prefix P]',
     help: 'prices in force, 10⁻⁹ rubles per unit',
-    options: ['prefix'], required: [],
-    request: ({ prefix }) => ({ method: 'GET', service: 'identity-billing', path: `/price-list${prefix ? `?prefix=${encodeURIComponent(prefix)}` : ''}` }),
+    options: ['prefix'],
+    required: [],
+    request: ({ prefix }) => ({
+      method: 'GET',
+      service: 'identity-billing',
+      path: `/price-list${prefix ? `?prefix=${encodeURIComponent(prefix)}` : ''}`,
+    }),
   },
   'price set': {
     usage: '--id ID --amount RUB [--unit UNIT]',
     help: 'a new version of a price, in rubles per its unit',
-    options: ['id', 'amount', 'unit'], required: ['id', 'amount'],
+    options: ['id', 'amount', 'unit'],
+    required: ['id', 'amount'],
     request: ({ id, amount, unit }) => billing('/price-set', { id, amount, unit }),
   },
   'region list': {
-    usage: '', help: 'regions of the installation', options: [], required: [],
+    usage: '',
+    help: 'regions of the installation',
+    options: [],
+    required: [],
     request: () => ({ method: 'GET', service: 'compute', path: '/regions' }),
   },
   'region add': {
-    usage: '--name N', help: 'adds a region', options: ['name'], required: ['name'],
+    usage: '--name N',
+    help: 'adds a region',
+    options: ['name'],
+    required: ['name'],
     request: ({ name }) => ({ method: 'POST', service: 'compute', path: '/regions', body: { name } }),
   },
   'region token': {
-    usage: '--region ID', help: 'mints the token of a region’s agent, shown once, in `token`; the former one ends',
-    options: ['region'], required: ['region'],
-    request: ({ region }) => ({ method: 'POST', service: 'compute', path: `/regions/${region}/token`, body: {} }),
+    usage: '--region ID',
+    help: 'mints the token of a region’s agent, shown once, in `token`; the former one ends',
+    options: ['region'],
+    required: ['region'],
+    request: ({ region }) => ({
+      method: 'POST',
+      service: 'compute',
+      path: `/regions/${region}/token`,
+      body: {},
+    }),
   },
 };

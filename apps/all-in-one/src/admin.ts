@@ -7,7 +7,9 @@ import { MasterKey } from '@nebo/service-kit/secrets';
 import { type AdminCommand, adminCommands } from './admin-commands.js';
 
 function usage(): string {
-  const rows = Object.entries(adminCommands).map(([name, command]) => `  ${`${name} ${command.usage}`.trimEnd()}\n      ${command.help}`);
+  const rows = Object.entries(adminCommands).map(
+    ([name, command]) => `  ${`${name} ${command.usage}`.trimEnd()}\n      ${command.help}`,
+  );
   return `npm run -s admin -- COMMAND [options] [--json]\n\n${rows.join('\n')}\n\nEach command prints one JSON object. The installation must be running; NEBO_HOME and NEBO_API_PORT say which one.\n`;
 }
 
@@ -28,14 +30,20 @@ function readOptions(command: AdminCommand, args: string[]): Record<string, stri
 }
 
 async function run(words: string[]): Promise<void> {
-  const name = Object.keys(adminCommands).find((candidate) => `${words.slice(0, 2).join(' ')}`.startsWith(candidate));
-  if (!name) throw new UsageError(words.length === 0 ? 'a command is needed' : `there is no command "${words.slice(0, 2).join(' ')}"`);
+  const name = Object.keys(adminCommands).find((candidate) =>
+    `${words.slice(0, 2).join(' ')}`.startsWith(candidate),
+  );
+  if (!name)
+    throw new UsageError(
+      words.length === 0 ? 'a command is needed' : `there is no command "${words.slice(0, 2).join(' ')}"`,
+    );
   const command = adminCommands[name]!;
   const given = readOptions(command, words.slice(name.split(' ').length));
   const config = new Config();
   const home = resolve(config.text('NEBO_HOME', '.nebo'));
   const keyFile = resolve(config.text('NEBO_MASTER_KEY_FILE', `${home}/master.key`));
-  if (!existsSync(keyFile)) throw new UsageError(`${keyFile} is not there: start Nebo first (npm start), or set NEBO_HOME`);
+  if (!existsSync(keyFile))
+    throw new UsageError(`${keyFile} is not there: start Nebo first (npm start), or set NEBO_HOME`);
   const url = config.text('NEBO_API_URL', `http://127.0.0.1:${config.port('NEBO_API_PORT', 4000)}`);
   const token = `nebo_operator_${MasterKey.fromFile(keyFile).derive('operator').toString('base64url')}`;
   const { method, service, path, body } = command.request(given);
@@ -67,6 +75,8 @@ try {
   else await run(words);
 } catch (error) {
   const wrongUse = error instanceof UsageError || error instanceof ConfigError;
-  process.stderr.write(`admin: ${(error as Error).message}\n${error instanceof UsageError ? `\n${usage()}` : ''}`);
+  process.stderr.write(
+    `admin: ${(error as Error).message}\n${error instanceof UsageError ? `\n${usage()}` : ''}`,
+  );
   process.exitCode = wrongUse ? 2 : 1;
 }

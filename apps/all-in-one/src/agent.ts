@@ -30,12 +30,18 @@ async function regionToken(home: string, peers: Peers): Promise<string> {
   const path = join(home, 'region.token');
   if (existsSync(path)) {
     const token = readFileSync(path, 'utf8').trim();
-    const known = await peers.call('compute', '/internal/v1/agents/resolve', { account: null, body: { token } }).catch(() => null);
+    const known = await peers
+      .call('compute', '/internal/v1/agents/resolve', { account: null, body: { token } })
+      .catch(() => null);
     if (known) return token;
   }
   const regions = await peers.call<RegionInfo[]>('compute', '/internal/v1/regions', { account: null });
   const region = regions.find((candidate) => candidate.is_default)!;
-  const { token } = await peers.call<{ token: string }>('compute', `/internal/v1/operator/regions/${region.id}/token`, { account: null, body: {} });
+  const { token } = await peers.call<{ token: string }>(
+    'compute',
+    `/internal/v1/operator/regions/${region.id}/token`,
+    { account: null, body: {} },
+  );
   writeFileSync(path, `${token}\n`, { mode: 0o600 });
   return token;
 }

@@ -11,7 +11,9 @@ describe.each(Object.entries(contractPlans))('contract %s', (name, plan) => {
   });
 
   it('gives each operation an id of its own, a service, a permission list and a described success', async () => {
-    const document = JSON.parse(readFileSync(file, 'utf8')) as { paths: Record<string, Record<string, Record<string, unknown>>> };
+    const document = JSON.parse(readFileSync(file, 'utf8')) as {
+      paths: Record<string, Record<string, Record<string, unknown>>>;
+    };
     const operations = Object.values(document.paths).flatMap((item) => Object.values(item));
     const ids = operations.map((operation) => operation['operationId']);
     expect(new Set(ids).size).toBe(ids.length);
@@ -21,7 +23,9 @@ describe.each(Object.entries(contractPlans))('contract %s', (name, plan) => {
         'x-nebo-permission': expect.any(Array),
         summary: expect.stringMatching(/\S/),
       });
-      const success = Object.keys(operation['responses'] as object).filter((status) => status.startsWith('2'));
+      const success = Object.keys(operation['responses'] as object).filter((status) =>
+        status.startsWith('2'),
+      );
       expect(success).toHaveLength(1);
     }
   });

@@ -4,7 +4,11 @@ import { type Credentials, type DemoAccount, readCredentials, writeCredentials }
 type Addresses = Pick<Credentials, 'base_url' | 'ai_url' | 'edge_url' | 'edge_tls_url'>;
 
 const billing = <T>(peers: Peers, path: string, body: object): Promise<T> =>
-  peers.call<T>('identity-billing', `/internal/v1/operator/${path}`, { account: null, body, timeoutMs: 10_000 });
+  peers.call<T>('identity-billing', `/internal/v1/operator/${path}`, {
+    account: null,
+    body,
+    timeoutMs: 10_000,
+  });
 
 /**
  * The demo account of this data folder: made at the first start, the same keys at every later one. What was made before a
@@ -20,9 +24,20 @@ export async function ensureDemo(home: string, peers: Peers, addresses: Addresse
 
 async function createDemo(peers: Peers): Promise<DemoAccount> {
   const name = 'demo';
-  const account = await billing<{ account_id: string; project_id: string }>(peers, 'account-create', { name, topup: '1000000' });
+  const account = await billing<{ account_id: string; project_id: string }>(peers, 'account-create', {
+    name,
+    topup: '1000000',
+  });
   await billing(peers, 'project-create', { account: account.account_id, name: 'sandbox' });
   const key = await billing<{ key: string }>(peers, 'key-create', { account: account.account_id });
-  const inferenceKey = await billing<{ key: string }>(peers, 'inference-key-create', { account: account.account_id });
-  return { name, account_id: account.account_id, project_id: account.project_id, api_key: key.key, inference_key: inferenceKey.key };
+  const inferenceKey = await billing<{ key: string }>(peers, 'inference-key-create', {
+    account: account.account_id,
+  });
+  return {
+    name,
+    account_id: account.account_id,
+    project_id: account.project_id,
+    api_key: key.key,
+    inference_key: inferenceKey.key,
+  };
 }

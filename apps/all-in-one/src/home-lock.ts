@@ -18,7 +18,10 @@ export function takeHome(home: string): () => void {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
     const owner = Number(readFileSync(path, 'utf8'));
-    if (isNebo(owner)) throw new Error(`${home} is in use by process ${owner}; stop it, or choose another folder with NEBO_HOME`);
+    if (isNebo(owner))
+      throw new Error(
+        `${home} is in use by process ${owner}; stop it, or choose another folder with NEBO_HOME`,
+      );
     release();
   }
 }

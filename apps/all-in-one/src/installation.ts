@@ -4,7 +4,17 @@ import { committedContracts, createGateway } from '@nebo/api-gateway';
 import { createEdge, edgeSettings, targetRouteSource } from '@nebo/edge';
 import type { PartHealth } from '@nebo/service-kit';
 import {
-  bootService, busFrom, type Config, createRuntime, homeOf, LocalTarget, masterKeyOf, migrateServices, Peers, type RunningService, type Runtime,
+  bootService,
+  busFrom,
+  type Config,
+  createRuntime,
+  homeOf,
+  LocalTarget,
+  masterKeyOf,
+  migrateServices,
+  Peers,
+  type RunningService,
+  type Runtime,
 } from '@nebo/service-kit';
 import { startEmbeddedPostgres } from '@nebo/embedded-postgres';
 import type { Logger } from 'pino';
@@ -43,7 +53,11 @@ const ports = [
  * Starts PostgreSQL, all services, gateway, agent and edge in this process and makes the demo account.
  * @throws Error with one sentence for the user: a port is taken, a setting is wrong, the data folder is broken or in use
  */
-export async function startInstallation({ config, log, onStep = () => undefined }: InstallationOptions): Promise<Installation> {
+export async function startInstallation({
+  config,
+  log,
+  onStep = () => undefined,
+}: InstallationOptions): Promise<Installation> {
   const home = homeOf(config);
   const stops: Stop[] = [];
   const stop = async () => {
@@ -89,8 +103,15 @@ async function checkPorts(config: Config): Promise<void> {
   }
 }
 
-async function database(config: Config, home: string, password: string, stops: Stop[], onStep: (text: string) => void): Promise<string> {
-  if (config.optional('DATABASE_URL')) return config.url('DATABASE_URL', undefined, ['postgres:', 'postgresql:']);
+async function database(
+  config: Config,
+  home: string,
+  password: string,
+  stops: Stop[],
+  onStep: (text: string) => void,
+): Promise<string> {
+  if (config.optional('DATABASE_URL'))
+    return config.url('DATABASE_URL', undefined, ['postgres:', 'postgresql:']);
   onStep('starting PostgreSQL');
   const postgres = await startEmbeddedPostgres(home, password);
   stops.push(() => postgres.stop());
@@ -99,7 +120,8 @@ async function database(config: Config, home: string, password: string, stops: S
 
 async function bootAll(runtime: Runtime, stops: Stop[]): Promise<void> {
   const running = new Map<string, RunningService>();
-  for (const { name } of services) runtime.targets.set(name, new LocalTarget(() => running.get(name)!.fastify));
+  for (const { name } of services)
+    runtime.targets.set(name, new LocalTarget(() => running.get(name)!.fastify));
   for (const definition of services) {
     const service = await bootService(definition, runtime);
     running.set(definition.name, service);
@@ -107,7 +129,11 @@ async function bootAll(runtime: Runtime, stops: Stop[]): Promise<void> {
   }
 }
 
-async function openDoors(runtime: Runtime, stops: Stop[], onStep: (text: string) => void): Promise<Omit<Installation, 'stop'>> {
+async function openDoors(
+  runtime: Runtime,
+  stops: Stop[],
+  onStep: (text: string) => void,
+): Promise<Omit<Installation, 'stop'>> {
   const { config, home, log } = runtime;
   const peers = new Peers(runtime, 'all-in-one');
   const parts: PartHealth[] = [
@@ -120,7 +146,12 @@ async function openDoors(runtime: Runtime, stops: Stop[], onStep: (text: string)
     part.ok = true;
     delete part.detail;
   };
-  const gateway = createGateway({ runtime, contracts: committedContracts(), alone: true, parts: () => parts });
+  const gateway = createGateway({
+    runtime,
+    contracts: committedContracts(),
+    alone: true,
+    parts: () => parts,
+  });
   const { apiPort, aiPort } = await gateway.start();
   stops.push(() => gateway.stop());
 
@@ -151,5 +182,7 @@ async function openDoors(runtime: Runtime, stops: Stop[], onStep: (text: string)
 
 function modelNotes(config: Config): string[] {
   if (config.optional('NEBO_INFERENCE_CONFIG')) return [];
-  return ['models are answered by the built-in simulator; NEBO_INFERENCE_CONFIG names a file with real providers'];
+  return [
+    'models are answered by the built-in simulator; NEBO_INFERENCE_CONFIG names a file with real providers',
+  ];
 }

@@ -7,7 +7,9 @@ import { summary } from './summary.js';
 export async function runInstallation(): Promise<void> {
   const progress = new Progress();
   try {
-    const config = new Config(process.env.NEBO_LOG_LEVEL ? process.env : { ...process.env, NEBO_LOG_LEVEL: 'warn' });
+    const config = new Config(
+      process.env.NEBO_LOG_LEVEL ? process.env : { ...process.env, NEBO_LOG_LEVEL: 'warn' },
+    );
     const log = createLog(config, 'nebo');
     const installation = await startInstallation({ config, log, onStep: (text) => progress.step(text) });
     stopOnSignal(async () => {
@@ -18,7 +20,9 @@ export async function runInstallation(): Promise<void> {
     process.stdout.write(summary(installation, homeOf(config), progress.seconds));
   } catch (error) {
     const plain = error instanceof ConfigError || !process.env.NEBO_DEBUG;
-    process.stderr.write(`nebo does not start: ${plain ? (error as Error).message : String((error as Error).stack)}\n`);
+    process.stderr.write(
+      `nebo does not start: ${plain ? (error as Error).message : String((error as Error).stack)}\n`,
+    );
     process.exit(1);
   }
 }

@@ -7,13 +7,21 @@ import { networking } from '@nebo/networking';
 import type { ContractPlan, ServiceDefinition } from '@nebo/service-kit';
 
 /** Every service of the installation; the first ones are asked by the others. */
-export const services: readonly ServiceDefinition[] = [identityBilling, compute, networking, dns, appsBuilder, inferenceRouter];
+export const services: readonly ServiceDefinition[] = [
+  identityBilling,
+  compute,
+  networking,
+  dns,
+  appsBuilder,
+  inferenceRouter,
+];
 
 /** The two contracts and which services they are made of. */
 export const contractPlans: Readonly<Record<'v1' | 'inference', ContractPlan>> = {
   v1: {
     title: 'Nebo control API',
-    description: 'Cloud resources and apps of one account. Every operation needs a key as `Authorization: Bearer <key>`.',
+    description:
+      'Cloud resources and apps of one account. Every operation needs a key as `Authorization: Bearer <key>`.',
     definitions: services.filter((service) => service !== inferenceRouter),
   },
   inference: {

@@ -10,13 +10,26 @@ const project = randomUUID();
 const otherProject = randomUUID();
 const app = randomUUID();
 const foreignApp = randomUUID();
-const allow = (actions: string[], resources: string[]): PolicyStatement => ({ effect: 'allow', actions, resources });
+const allow = (actions: string[], resources: string[]): PolicyStatement => ({
+  effect: 'allow',
+  actions,
+  resources,
+});
 const identity = (more: Partial<KeyIdentity> = {}): Identity => ({
-  kind: 'key', account_id: account, key_id: randomUUID(), policy: [allow(['*'], ['*'])], project_ids: null, role: 'owner', ...more,
+  kind: 'key',
+  account_id: account,
+  key_id: randomUUID(),
+  policy: [allow(['*'], ['*'])],
+  project_ids: null,
+  role: 'owner',
+  ...more,
 });
 const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
 
-describe.each([['in one process', false], ['across processes', true]])('gateway, services %s', (_name, remote) => {
+describe.each([
+  ['in one process', false],
+  ['across processes', true],
+])('gateway, services %s', (_name, remote) => {
   let nebo: FakeInstallation;
   let owner: string;
 
@@ -34,8 +47,15 @@ describe.each([['in one process', false], ['across processes', true]])('gateway,
 
   it('200 forwards method, path, query and body with the signed identity, and hides the key', async () => {
     const body = JSON.stringify({ name: 'x', text: 'ю'.repeat(10_000) });
-    const answer = await call(`/projects/${project}/apps?x=1&y=%20`, owner, { method: 'POST', body, headers: { 'content-type': 'application/json' } });
-    expect(answer).toMatchObject({ status: 200, body: { service: 'apps-builder', identity: { account_id: account } } });
+    const answer = await call(`/projects/${project}/apps?x=1&y=%20`, owner, {
+      method: 'POST',
+      body,
+      headers: { 'content-type': 'application/json' },
+    });
+    expect(answer).toMatchObject({
+      status: 200,
+      body: { service: 'apps-builder', identity: { account_id: account } },
+    });
     const seen = nebo.seen.at(-1)!;
     expect(seen).toMatchObject({ method: 'POST', url: `/v1/projects/${project}/apps?x=1&y=%20`, body });
     expect(seen.headers.authorization).toBeUndefined();
@@ -43,21 +63,39 @@ describe.each([['in one process', false], ['across processes', true]])('gateway,
 
   it('never believes internal headers of a client', async () => {
     const forged = nebo.runtime.signer.sign(identity({ account_id: stranger }) as KeyIdentity);
-    const answer = await call('/account', owner, { headers: { 'x-nebo-identity': forged, 'x-nebo-anything': '1' } });
+    const answer = await call('/account', owner, {
+      headers: { 'x-nebo-identity': forged, 'x-nebo-anything': '1' },
+    });
     expect(answer.body.identity.account_id).toBe(account);
     expect(nebo.seen.at(-1)!.headers['x-nebo-anything']).toBeUndefined();
   });
 
   it('takes a slash too many, upper-case ids and a body-less JSON content type', async () => {
     expect((await call('//apps/' + app.toUpperCase() + '/')).status).toBe(200);
-    expect((await call(`/apps/${app}`, owner, { method: 'DELETE', headers: { 'content-type': 'application/json' } })).status).toBe(200);
+    expect(
+      (
+        await call(`/apps/${app}`, owner, {
+          method: 'DELETE',
+          headers: { 'content-type': 'application/json' },
+        })
+      ).status,
+    ).toBe(200);
   });
 
   it('404 unknown_operation for an unknown path, 405 with Allow for an undeclared method, before the key is looked at', async () => {
-    expect(await call('/nothing', null)).toMatchObject({ status: 404, body: { error: { code: 'unknown_operation' } } });
+    expect(await call('/nothing', null)).toMatchObject({
+      status: 404,
+      body: { error: { code: 'unknown_operation' } },
+    });
     const wrong = await call('/account', null, { method: 'DELETE' });
-    expect(wrong).toMatchObject({ status: 405, headers: { allow: 'GET' }, body: { error: { code: 'method_not_allowed' } } });
-    expect((await send(`${nebo.api}/internal/v1/owners/app/${app}`, { headers: bearer(owner) })).status).toBe(404);
+    expect(wrong).toMatchObject({
+      status: 405,
+      headers: { allow: 'GET' },
+      body: { error: { code: 'method_not_allowed' } },
+    });
+    expect((await send(`${nebo.api}/internal/v1/owners/app/${app}`, { headers: bearer(owner) })).status).toBe(
+      404,
+    );
   });
 
   it.each([
@@ -74,20 +112,32 @@ describe.each([['in one process', false], ['across processes', true]])('gateway,
   });
 
   it('401 for two Authorization headers and for a key in the query; the scheme’s case does not matter', async () => {
-    expect((await send(`${nebo.api}/v1/account`, { headers: { authorization: [`Bearer ${owner}`, `Bearer ${owner}`] } })).status).toBe(401);
+    expect(
+      (
+        await send(`${nebo.api}/v1/account`, {
+          headers: { authorization: [`Bearer ${owner}`, `Bearer ${owner}`] },
+        })
+      ).status,
+    ).toBe(401);
     expect((await send(`${nebo.api}/v1/account?api_key=${owner}`)).status).toBe(401);
-    expect((await send(`${nebo.api}/v1/account`, { headers: { authorization: `bEARER ${owner}` } })).status).toBe(200);
+    expect(
+      (await send(`${nebo.api}/v1/account`, { headers: { authorization: `bEARER ${owner}` } })).status,
+    ).toBe(200);
   });
 
   it('404 with one body for absent, foreign, malformed and wrongly placed ids', async () => {
     const bodies = await Promise.all(
-      [`/apps/${foreignApp}`, `/apps/${randomUUID()}`, '/apps/not-an-id', `/projects/${otherProject}/apps/${app}`, `/projects/${randomUUID()}/apps`].map(
-        async (path) => {
-          const answer = await call(path);
-          expect(answer.status).toBe(404);
-          return answer.text;
-        },
-      ),
+      [
+        `/apps/${foreignApp}`,
+        `/apps/${randomUUID()}`,
+        '/apps/not-an-id',
+        `/projects/${otherProject}/apps/${app}`,
+        `/projects/${randomUUID()}/apps`,
+      ].map(async (path) => {
+        const answer = await call(path);
+        expect(answer.status).toBe(404);
+        return answer.text;
+      }),
     );
     expect(new Set(bodies).size).toBe(1);
   });
@@ -95,7 +145,8 @@ describe.each([['in one process', false], ['across processes', true]])('gateway,
   it('403 names the lacking action on the account’s own things', async () => {
     const reader = nebo.addKey(identity({ policy: [allow(['app:read'], ['*'])] }));
     expect(await call(`/apps/${app}`, reader, { method: 'DELETE' })).toMatchObject({
-      status: 403, body: { error: { code: 'forbidden', message: expect.stringContaining('app:delete') } },
+      status: 403,
+      body: { error: { code: 'forbidden', message: expect.stringContaining('app:delete') } },
     });
     expect((await call('/account/balance', reader)).status).toBe(403);
     expect((await call('/account', reader)).status).toBe(200);
@@ -123,7 +174,9 @@ describe.each([['in one process', false], ['across processes', true]])('gateway,
     for (let times = 0; times < 5; times += 1) expect((await call('/account', key)).status).toBe(200);
     expect(nebo.lookups.length).toBe(before + 1);
     nebo.keys.delete(nebo.hashOf(key));
-    await nebo.runtime.bus.publish([keyChanged({ key_id: randomUUID(), hash: nebo.hashOf(key) })]);
+    await nebo.runtime.bus.publish([
+      keyChanged({ key_id: randomUUID(), hash: nebo.hashOf(key), state: 'revoked' }),
+    ]);
     expect((await call('/account', key)).status).toBe(401);
   });
 
@@ -139,7 +192,8 @@ describe.each([['in one process', false], ['across processes', true]])('gateway,
       request.on('error', (error: NodeJS.ErrnoException) => error.code !== 'ECONNRESET' && reject(error));
     });
     expect(first).toContain('data: first');
-    for (let waited = 0; waited < 2_000 && nebo.closed.length === 0; waited += 20) await new Promise((resolve) => setTimeout(resolve, 20));
+    for (let waited = 0; waited < 2_000 && nebo.closed.length === 0; waited += 20)
+      await new Promise((resolve) => setTimeout(resolve, 20));
     expect(nebo.closed.splice(0)).toHaveLength(1);
   });
 
@@ -161,18 +215,23 @@ describe('gateway alone', () => {
   it('429 with Retry-After after the quota, per key, with RateLimit headers on every answer', async () => {
     const key = nebo.addKey(identity());
     const answers = [];
-    for (let times = 0; times < 6; times += 1) answers.push(await send(`${nebo.api}/v1/account`, { headers: bearer(key) }));
+    for (let times = 0; times < 6; times += 1)
+      answers.push(await send(`${nebo.api}/v1/account`, { headers: bearer(key) }));
     expect(answers.map((answer) => answer.status)).toEqual([200, 200, 200, 200, 200, 429]);
     expect(answers[0]!.headers).toMatchObject({ 'ratelimit-limit': '5', 'ratelimit-remaining': '4' });
     expect(Number(answers[5]!.headers['retry-after'])).toBeGreaterThan(0);
     expect(answers[5]!.body.error.code).toBe('rate_limit_exceeded');
-    expect((await send(`${nebo.api}/v1/account`, { headers: bearer(nebo.addKey(identity())) })).status).toBe(200);
+    expect((await send(`${nebo.api}/v1/account`, { headers: bearer(nebo.addKey(identity())) })).status).toBe(
+      200,
+    );
   });
 
   it('serves the contract without a key, with an ETag, and a page of it', async () => {
     const contract = await send(`${nebo.api}/v1/openapi.json`);
     expect(contract).toMatchObject({ status: 200, body: { info: { title: 'Test' } } });
-    const again = await send(`${nebo.api}/v1/openapi.json`, { headers: { 'if-none-match': String(contract.headers.etag) } });
+    const again = await send(`${nebo.api}/v1/openapi.json`, {
+      headers: { 'if-none-match': String(contract.headers.etag) },
+    });
     expect(again).toMatchObject({ status: 304, text: '' });
     expect((await send(`${nebo.api}/docs`)).text).toContain('get_app_by_id');
   });
@@ -182,31 +241,57 @@ describe('gateway alone', () => {
   });
 
   it('no CORS header unless configured', async () => {
-    const answer = await send(`${nebo.api}/v1/account`, { headers: { ...bearer(nebo.addKey(identity())), origin: 'https://x.example' } });
+    const answer = await send(`${nebo.api}/v1/account`, {
+      headers: { ...bearer(nebo.addKey(identity())), origin: 'https://x.example' },
+    });
     expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
     expect((await send(`${nebo.api}/v1/account`, { method: 'OPTIONS' })).status).toBe(405);
   });
 
   it.each([
     ['400 for no HTTP', 'nonsense\r\n\r\n', 400],
-    ['431 for huge headers', `GET /v1/account HTTP/1.1\r\nhost: x\r\nx-a: ${'a'.repeat(20_000)}\r\n\r\n`, 431],
-    ['400 for two lengths', 'POST /v1/account HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab', 400],
+    [
+      '431 for huge headers',
+      `GET /v1/account HTTP/1.1\r\nhost: x\r\nx-a: ${'a'.repeat(20_000)}\r\n\r\n`,
+      431,
+    ],
+    [
+      '400 for two lengths',
+      'POST /v1/account HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab',
+      400,
+    ],
   ])('%s, as JSON', async (_what, raw, status) => {
     const text = await new Promise<string>((resolve, reject) => {
       const socket = connect(nebo.port, '127.0.0.1', () => socket.write(raw));
       let received = '';
-      socket.on('data', (chunk) => (received += chunk.toString())).on('end', () => resolve(received)).on('error', reject);
+      socket
+        .on('data', (chunk) => (received += chunk.toString()))
+        .on('end', () => resolve(received))
+        .on('error', reject);
     });
     expect(text).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
-    expect(JSON.parse(text.slice(text.indexOf('\r\n\r\n') + 4))).toMatchObject({ error: { code: expect.any(String) } });
+    expect(JSON.parse(text.slice(text.indexOf('\r\n\r\n') + 4))).toMatchObject({
+      error: { code: expect.any(String) },
+    });
   });
 
   it('503 when keys cannot be checked, never 401', async () => {
     const key = nebo.addKey(identity());
     const target = nebo.runtime.targets.get('identity-billing');
-    nebo.runtime.targets.set('identity-billing', { ...target, call: () => Promise.reject(new Error('down')), forward: () => undefined, close: async () => undefined });
-    expect(await send(`${nebo.api}/v1/account`, { headers: bearer(key) })).toMatchObject({ status: 503, headers: { 'retry-after': '2' } });
-    expect((await send(`${nebo.api}/healthz`)).body).toMatchObject({ ok: false, missing: ['identity-billing'] });
+    nebo.runtime.targets.set('identity-billing', {
+      ...target,
+      call: () => Promise.reject(new Error('down')),
+      forward: () => undefined,
+      close: async () => undefined,
+    });
+    expect(await send(`${nebo.api}/v1/account`, { headers: bearer(key) })).toMatchObject({
+      status: 503,
+      headers: { 'retry-after': '2' },
+    });
+    expect((await send(`${nebo.api}/healthz`)).body).toMatchObject({
+      ok: false,
+      missing: ['identity-billing'],
+    });
     nebo.runtime.targets.set('identity-billing', target);
   });
 });
@@ -216,14 +301,27 @@ describe('inference door', () => {
   let key: string;
   beforeAll(async () => {
     nebo = await new FakeInstallation().start();
-    key = nebo.addKey({ kind: 'inference', account_id: account, key_id: randomUUID(), models: ['glm-5.3'], monthly_limit: null });
+    key = nebo.addKey({
+      kind: 'inference',
+      account_id: account,
+      key_id: randomUUID(),
+      models: ['glm-5.3'],
+      monthly_limit: null,
+    });
   });
   afterAll(() => nebo.stop());
   const post = (path: string, headers: Record<string, string | string[]>) =>
-    send(`${nebo.ai}${path}`, { method: 'POST', body: '{}', headers: { 'content-type': 'application/json', ...headers } });
+    send(`${nebo.ai}${path}`, {
+      method: 'POST',
+      body: '{}',
+      headers: { 'content-type': 'application/json', ...headers },
+    });
 
   it('takes a key as bearer or x-api-key, hands on who it is and not the key', async () => {
-    expect(await post('/v1/chat/completions', bearer(key))).toMatchObject({ status: 200, body: { identity: { kind: 'inference', models: ['glm-5.3'] } } });
+    expect(await post('/v1/chat/completions', bearer(key))).toMatchObject({
+      status: 200,
+      body: { identity: { kind: 'inference', models: ['glm-5.3'] } },
+    });
     expect((await post('/v1/messages', { 'x-api-key': key })).status).toBe(200);
     expect((await post('/v1/messages', { 'x-api-key': key, ...bearer(key) })).status).toBe(200);
     expect(nebo.seen.at(-1)!.headers['x-api-key']).toBeUndefined();
@@ -231,9 +329,14 @@ describe('inference door', () => {
 
   it('401 in the shape of the format: no key, a control key, two different keys', async () => {
     const control = nebo.addKey(identity());
-    expect(await post('/v1/chat/completions', {})).toMatchObject({ status: 401, body: { error: { type: expect.any(String), code: 'unauthorized' } } });
+    expect(await post('/v1/chat/completions', {})).toMatchObject({
+      status: 401,
+      body: { error: { type: expect.any(String), code: 'unauthorized' } },
+    });
     expect((await post('/v1/chat/completions', bearer(control))).status).toBe(401);
-    expect(await post('/v1/messages', { 'x-api-key': key, ...bearer(inferenceForm.generate()) })).toMatchObject({ status: 401, body: { type: 'error' } });
+    expect(
+      await post('/v1/messages', { 'x-api-key': key, ...bearer(inferenceForm.generate()) }),
+    ).toMatchObject({ status: 401, body: { type: 'error' } });
   });
 
   it('models need no key; probes are answered; unknown paths are 404', async () => {

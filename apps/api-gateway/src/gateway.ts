@@ -3,7 +3,15 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { keyChanged, keyForm, OperationTable } from '@nebo/contracts';
-import { type Config, type HealthReport, inferenceErrorBody, type PartHealth, Peers, readText, type Runtime } from '@nebo/service-kit';
+import {
+  type Config,
+  type HealthReport,
+  inferenceErrorBody,
+  type PartHealth,
+  Peers,
+  readText,
+  type Runtime,
+} from '@nebo/service-kit';
 import { AgentDoor } from './agents/agent-door.js';
 import { type DocumentedContract } from './docs/docs-page.js';
 import { OwnAnswers } from './docs/own-answers.js';
@@ -26,7 +34,9 @@ export interface GatewayContracts {
 /** The contracts as they are committed in libs/contracts. */
 export function committedContracts(): GatewayContracts {
   const read = (name: string) =>
-    JSON.parse(readFileSync(fileURLToPath(import.meta.resolve(`@nebo/contracts/openapi/${name}.json`)), 'utf8')) as DocumentedContract;
+    JSON.parse(
+      readFileSync(fileURLToPath(import.meta.resolve(`@nebo/contracts/openapi/${name}.json`)), 'utf8'),
+    ) as DocumentedContract;
   return { control: read('v1'), inference: read('inference') };
 }
 
@@ -63,7 +73,14 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
       : new LeasedRateLimiter(rate.requests, rate.seconds, leaseFrom(peers, rate.requests));
   };
   const onError = (err: unknown, request: IncomingMessage) => {
-    log.error({ err: (err as Error).cause ?? err, path: request.url?.split('?')[0], request_id: request.headers['x-request-id'] }, 'request failed');
+    log.error(
+      {
+        err: (err as Error).cause ?? err,
+        path: request.url?.split('?')[0],
+        request_id: request.headers['x-request-id'],
+      },
+      'request failed',
+    );
   };
   const onDone = (operation: string, response: ServerResponse, startedAt: number) => {
     metrics.observe(operation, response.statusCode, (performance.now() - startedAt) / 1000);
@@ -80,7 +97,11 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
     operator: new OperatorDoor(masterKey, targets, signer),
     cors: new Cors(config.list('NEBO_CORS_ORIGINS')),
     isControlKey: form.matches,
-    own: new OwnAnswers(contracts.control, () => health(runtime, peers, parts), () => metrics.text()).handle,
+    own: new OwnAnswers(
+      contracts.control,
+      () => health(runtime, peers, parts),
+      () => metrics.text(),
+    ).handle,
     onError,
     onDone,
   });
@@ -117,7 +138,10 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
 }
 
 function doorServer(handler: (request: IncomingMessage, response: ServerResponse) => void): Server {
-  const server = createServer({ keepAliveTimeout: 75_000, headersTimeout: 30_000, requestTimeout: 0, requireHostHeader: false }, handler);
+  const server = createServer(
+    { keepAliveTimeout: 75_000, headersTimeout: 30_000, requestTimeout: 0, requireHostHeader: false },
+    handler,
+  );
   server.on('clientError', answerParserError);
   return server;
 }
@@ -126,11 +150,21 @@ function doorServer(handler: (request: IncomingMessage, response: ServerResponse
  * Listens on the port of a setting.
  * @throws Error one line, naming the setting, when the port is taken
  */
-export async function listen(server: Server, config: Config, setting: string, fallback: number, bind: string): Promise<number> {
+export async function listen(
+  server: Server,
+  config: Config,
+  setting: string,
+  fallback: number,
+  bind: string,
+): Promise<number> {
   const port = config.port(setting, fallback);
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
-      reject(error.code === 'EADDRINUSE' ? new Error(`port ${port} is taken; choose another with ${setting}`) : error);
+      reject(
+        error.code === 'EADDRINUSE'
+          ? new Error(`port ${port} is taken; choose another with ${setting}`)
+          : error,
+      );
     });
     server.listen(port, bind, resolve);
   });
@@ -152,7 +186,10 @@ async function health(runtime: Runtime, peers: Peers, parts: () => PartHealth[])
       try {
         const answer = await peers.raw(name, '/healthz', { account: null });
         const report = JSON.parse(await readText(answer.body)) as HealthReport;
-        const detail = report.parts.filter((part) => !part.ok).map((part) => `${part.name}: ${part.detail ?? 'down'}`).join('; ');
+        const detail = report.parts
+          .filter((part) => !part.ok)
+          .map((part) => `${part.name}: ${part.detail ?? 'down'}`)
+          .join('; ');
         return { name, ok: report.ok, required: true, ...(detail ? { detail } : {}) };
       } catch (error) {
         return { name, ok: false, required: true, detail: (error as Error).message };

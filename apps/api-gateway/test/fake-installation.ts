@@ -43,7 +43,12 @@ export class FakeInstallation {
   async start(env: Record<string, string> = {}, remote = false): Promise<this> {
     const config = new Config({ NEBO_HOME: this.home, NEBO_API_PORT: '0', NEBO_AI_PORT: '0', ...env });
     const log = pino({ level: 'silent' });
-    this.runtime = createRuntime({ config, log, adminUrl: 'postgres://nobody@127.0.0.1:1/none', bus: new EmbeddedBus() });
+    this.runtime = createRuntime({
+      config,
+      log,
+      adminUrl: 'postgres://nobody@127.0.0.1:1/none',
+      bus: new EmbeddedBus(),
+    });
     for (const name of ['identity-billing', 'compute', 'apps-builder', 'inference-router']) {
       const service = this.service(name);
       this.services.set(name, service);
@@ -79,12 +84,17 @@ export class FakeInstallation {
       const { hash } = JSON.parse(request.body) as { hash: string };
       this.lookups.push(hash);
       const identity = this.keys.get(hash);
-      return identity ? { identity } : reply.status(404).send({ error: { code: 'not_found', message: 'not found' } });
+      return identity
+        ? { identity }
+        : reply.status(404).send({ error: { code: 'not_found', message: 'not found' } });
     });
-    service.get<{ Params: { kind: string; id: string } }>('/internal/v1/owners/:kind/:id', (request, reply) => {
-      const owner = this.owners.get(`${request.params.kind}:${request.params.id}`);
-      return owner ?? reply.status(404).send({ error: { code: 'not_found', message: 'not found' } });
-    });
+    service.get<{ Params: { kind: string; id: string } }>(
+      '/internal/v1/owners/:kind/:id',
+      (request, reply) => {
+        const owner = this.owners.get(`${request.params.kind}:${request.params.id}`);
+        return owner ?? reply.status(404).send({ error: { code: 'not_found', message: 'not found' } });
+      },
+    );
     service.get('/healthz', () => ({ ok: true, parts: [] }));
     service.get('/v1/apps/:id/builds/:build/logs', (request, reply) => {
       reply.hijack();
@@ -97,7 +107,12 @@ export class FakeInstallation {
       });
     });
     service.all('/*', (request) => {
-      this.seen.push({ method: request.method, url: request.url, headers: request.headers, body: String(request.body ?? '') });
+      this.seen.push({
+        method: request.method,
+        url: request.url,
+        headers: request.headers,
+        body: String(request.body ?? ''),
+      });
       return { service: name, identity: this.runtime.signer.read(request.headers[identityHeader] as string) };
     });
     return service;
@@ -134,14 +149,22 @@ export interface Answer {
 }
 
 /** One request over a real socket; `headers` may hold lists to send a header twice. */
-export function send(url: string, options: { method?: string; headers?: Record<string, string | string[]>; body?: string } = {}): Promise<Answer> {
+export function send(
+  url: string,
+  options: { method?: string; headers?: Record<string, string | string[]>; body?: string } = {},
+): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const request = httpRequest(url, { method: options.method ?? 'GET', agent: false }, (response) => {
       let text = '';
       response.setEncoding('utf8').on('data', (chunk) => (text += chunk));
       response.on('end', () => {
         const json = String(response.headers['content-type'] ?? '').includes('json') && text !== '';
-        resolve({ status: response.statusCode!, headers: response.headers, text, body: json ? JSON.parse(text) : undefined });
+        resolve({
+          status: response.statusCode!,
+          headers: response.headers,
+          text,
+          body: json ? JSON.parse(text) : undefined,
+        });
       });
     });
     for (const [name, value] of Object.entries(options.headers ?? {})) request.setHeader(name, value);

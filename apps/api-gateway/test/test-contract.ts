@@ -1,11 +1,19 @@
 import type { DocumentedContract } from '../src/docs/docs-page.js';
 
-const operation = (operationId: string, service: string, permission: string[], resource: string, answer?: string) => ({
+const operation = (
+  operationId: string,
+  service: string,
+  permission: string[],
+  resource: string,
+  answer?: string,
+) => ({
   operationId,
   summary: operationId,
   tags: ['test'],
   responses: {
-    '200': { content: { 'application/json': { schema: { $ref: `#/components/schemas/${answer ?? 'Thing'}` } } } },
+    '200': {
+      content: { 'application/json': { schema: { $ref: `#/components/schemas/${answer ?? 'Thing'}` } } },
+    },
   },
   'x-nebo-service': service,
   'x-nebo-permission': permission,
@@ -18,13 +26,17 @@ export const testContract = {
   paths: {
     '/account': { get: operation('whoami', 'identity-billing', [], 'key') },
     '/account/balance': { get: operation('balance', 'identity-billing', ['billing:read'], 'account') },
-    '/projects': { get: operation('projects', 'identity-billing', ['project:read'], 'list', 'Page_V1Project_') },
+    '/projects': {
+      get: operation('projects', 'identity-billing', ['project:read'], 'list', 'Page_V1Project_'),
+    },
     '/projects/{project_id}': { get: operation('project', 'identity-billing', ['project:read'], 'project') },
     '/projects/{project_id}/apps': {
       get: operation('list_apps', 'apps-builder', ['app:read'], 'project', 'Page_V1App_'),
       post: operation('create_app', 'apps-builder', ['app:create'], 'project'),
     },
-    '/projects/{project_id}/apps/{app_id}': { get: operation('get_app', 'apps-builder', ['app:read'], 'app') },
+    '/projects/{project_id}/apps/{app_id}': {
+      get: operation('get_app', 'apps-builder', ['app:read'], 'app'),
+    },
     '/apps': { get: operation('apps', 'apps-builder', ['app:read'], 'list', 'Page_V1App_') },
     '/apps/{app_id}': {
       get: operation('get_app_by_id', 'apps-builder', ['app:read'], 'app'),

@@ -35,12 +35,38 @@ import { Settings } from './shared/settings.js';
  * images, custom domains, jobs and scale to zero come with their issues.
  */
 @Module({
-  controllers: [AppsController, BuildsController, EnvController, DomainsController, RuntimeLogController, AgentController, InternalController],
+  controllers: [
+    AppsController,
+    BuildsController,
+    EnvController,
+    DomainsController,
+    RuntimeLogController,
+    AgentController,
+    InternalController,
+  ],
   providers: [
-    Settings, Store, Changes, Regions, Blobs,
-    AppsService, BuildsService, UploadsService, BuildLog, DeployStatus, EnvService, RuntimeLog,
-    Epochs, WantedService, ObservedService, RoutesService,
-    ReplicaMoney, BuildLifecycle, RolloutLifecycle, SpanLifecycle, Lives, Housekeeping,
+    Settings,
+    Store,
+    Changes,
+    Regions,
+    Blobs,
+    AppsService,
+    BuildsService,
+    UploadsService,
+    BuildLog,
+    DeployStatus,
+    EnvService,
+    RuntimeLog,
+    Epochs,
+    WantedService,
+    ObservedService,
+    RoutesService,
+    ReplicaMoney,
+    BuildLifecycle,
+    RolloutLifecycle,
+    SpanLifecycle,
+    Lives,
+    Housekeeping,
   ],
 })
 export class AppsBuilderModule {}

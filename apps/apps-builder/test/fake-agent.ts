@@ -13,13 +13,27 @@ export class FakeAgent {
     readonly identity: AgentIdentity = { kind: 'agent', region_id: region, epoch: 1 },
   ) {}
 
-  call(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<TestAnswer> {
-    return this.bench.nebo.request('apps-builder', { method, path: `/agent/v1/apps-builder/${path}`, as: this.identity, body, headers });
+  call(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<TestAnswer> {
+    return this.bench.nebo.request('apps-builder', {
+      method,
+      path: `/agent/v1/apps-builder/${path}`,
+      as: this.identity,
+      body,
+      headers,
+    });
   }
 
   /** Fetches what changed. */
   async poll(wait = 0): Promise<WantedAnswer> {
-    const query = new URLSearchParams({ wait: String(wait), ...(this.cursor === null ? {} : { since: this.cursor }) });
+    const query = new URLSearchParams({
+      wait: String(wait),
+      ...(this.cursor === null ? {} : { since: this.cursor }),
+    });
     const answer = await this.call('GET', `wanted?${query}`);
     if (answer.status !== 200) throw new Error(answer.text);
     const { cursor, full, items } = answer.body as WantedAnswer;
@@ -39,9 +53,20 @@ export class FakeAgent {
     });
   }
 
-  async observe(item: Pick<Wanted, 'kind' | 'id' | 'generation'>, state: Observed['state'], more: Partial<Observed> = {}): Promise<number> {
+  async observe(
+    item: Pick<Wanted, 'kind' | 'id' | 'generation'>,
+    state: Observed['state'],
+    more: Partial<Observed> = {},
+  ): Promise<number> {
     const observed: Observed = {
-      kind: item.kind, id: item.id, generation: item.generation, state, reason: null, facts: {}, at: new Date().toISOString(), ...more,
+      kind: item.kind,
+      id: item.id,
+      generation: item.generation,
+      state,
+      reason: null,
+      facts: {},
+      at: new Date().toISOString(),
+      ...more,
     };
     const answer = await this.call('POST', 'observed', { items: [observed] });
     if (answer.status !== 200) throw new Error(answer.text);
@@ -50,7 +75,9 @@ export class FakeAgent {
 
   async put(bytes: Buffer): Promise<{ sha256: string; bytes: number }> {
     const hash = sha256(bytes);
-    const answer = await this.call('PUT', `blob/${hash}`, bytes, { 'content-type': 'application/octet-stream' });
+    const answer = await this.call('PUT', `blob/${hash}`, bytes, {
+      'content-type': 'application/octet-stream',
+    });
     if (answer.status !== 200) throw new Error(answer.text);
     return answer.body;
   }
@@ -60,9 +87,18 @@ export class FakeAgent {
     const item = await this.until('the build is wanted', (wanted) => wanted.id === buildId);
     await this.observe(item, 'building');
     const artifact = await this.put(archive({ 'main.js': randomUUID() }));
-    await this.call('POST', `log/${buildId}`, { lines: [{ seq: 0, at: new Date().toISOString(), line: 'built' }], done: true });
+    await this.call('POST', `log/${buildId}`, {
+      lines: [{ seq: 0, at: new Date().toISOString(), line: 'built' }],
+      done: true,
+    });
     await this.observe(item, 'success', {
-      facts: { artifact, artifact_kind: kind, start_command: kind === 'server' ? 'node main.js' : null, stack: kind, duration_ms: 1234 },
+      facts: {
+        artifact,
+        artifact_kind: kind,
+        start_command: kind === 'server' ? 'node main.js' : null,
+        stack: kind,
+        duration_ms: 1234,
+      },
     });
     return artifact.sha256;
   }
@@ -71,13 +107,25 @@ export class FakeAgent {
   replicas(buildId: string, count: number): Promise<Wanted[]> {
     return eventually(`${count} replicas of ${buildId}`, async () => {
       await this.poll();
-      const found = [...this.wanted.values()].filter((item) => item.kind === 'replica' && !item.gone && item.spec.build_id === buildId);
+      const found = [...this.wanted.values()].filter(
+        (item) => item.kind === 'replica' && !item.gone && item.spec.build_id === buildId,
+      );
       return found.length === count && found;
     });
   }
 
-  async ready(item: Pick<Wanted, 'kind' | 'id' | 'generation'>, port = 3000, at = new Date()): Promise<number> {
-    const facts = { host: '127.0.0.1', port, started_at: at.toISOString(), ready_at: at.toISOString(), isolated: false };
+  async ready(
+    item: Pick<Wanted, 'kind' | 'id' | 'generation'>,
+    port = 3000,
+    at = new Date(),
+  ): Promise<number> {
+    const facts = {
+      host: '127.0.0.1',
+      port,
+      started_at: at.toISOString(),
+      ready_at: at.toISOString(),
+      isolated: false,
+    };
     return this.observe(item, 'ready', { facts, at: at.toISOString() });
   }
 
@@ -96,7 +144,14 @@ export class FakeAgent {
 /** An edge as a script: applies all routes that it is given. */
 export class FakeEdge {
   version: string | null = null;
-  readonly routes = new Map<string, { build_id: string | null; app_id: string; target: { kind: string; reason?: string; replicas?: { id: string; port: number }[] } }>();
+  readonly routes = new Map<
+    string,
+    {
+      build_id: string | null;
+      app_id: string;
+      target: { kind: string; reason?: string; replicas?: { id: string; port: number }[] };
+    }
+  >();
   private timer: NodeJS.Timeout | undefined;
   private busy: Promise<unknown> = Promise.resolve();
 
@@ -104,7 +159,10 @@ export class FakeEdge {
 
   /** Fetches what changed, without confirming it. */
   async fetch(): Promise<{ full: boolean; removed: string[] }> {
-    const { body } = await this.bench.internal('GET', `routes${this.version === null ? '' : `?since=${this.version}`}`);
+    const { body } = await this.bench.internal(
+      'GET',
+      `routes${this.version === null ? '' : `?since=${this.version}`}`,
+    );
     if (body.full) this.routes.clear();
     for (const route of body.routes) this.routes.set(route.host, route);
     for (const host of body.removed) this.routes.delete(host);

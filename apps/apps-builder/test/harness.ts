@@ -17,7 +17,9 @@ export const gateway: ServiceIdentity = { kind: 'service', service: 'edge', acco
 export class StubTarget implements ServiceTarget {
   readonly calls: { path: string; body: unknown }[] = [];
 
-  constructor(private readonly answer: (path: string, body: never) => { status: number; body: unknown } | undefined) {}
+  constructor(
+    private readonly answer: (path: string, body: never) => { status: number; body: unknown } | undefined,
+  ) {}
 
   forward(): void {
     throw new Error('nothing is forwarded to a stub');
@@ -26,7 +28,10 @@ export class StubTarget implements ServiceTarget {
   async call({ path, body }: TargetCall): Promise<TargetAnswer> {
     const parsed: unknown = typeof body === 'string' ? JSON.parse(body) : undefined;
     this.calls.push({ path, body: parsed });
-    const { status, body: answered } = this.answer(path, parsed as never) ?? { status: 404, body: { error: { code: 'not_found', message: 'no' } } };
+    const { status, body: answered } = this.answer(path, parsed as never) ?? {
+      status: 404,
+      body: { error: { code: 'not_found', message: 'no' } },
+    };
     return { status, headers: {}, body: Readable.from([Buffer.from(JSON.stringify(answered))]) };
   }
 
@@ -50,7 +55,8 @@ export class StubBilling {
       };
     }
     if (path.endsWith('/reserve')) {
-      if (BigInt(body['amount']!) > this.available) return { status: 402, body: { error: { code: 'insufficient_balance', message: 'not enough' } } };
+      if (BigInt(body['amount']!) > this.available)
+        return { status: 402, body: { error: { code: 'insufficient_balance', message: 'not enough' } } };
       return { status: 200, body: { state: 'held' } };
     }
     if (path.endsWith('/void')) return { status: 200, body: { state: 'void' } };
@@ -86,7 +92,9 @@ const tarEntry = (name: string, text: string): Buffer => {
 
 /** A gzip tar of some files. */
 export function archive(files: Record<string, string> = { 'index.html': '<h1>hello</h1>' }): Buffer {
-  return gzipSync(Buffer.concat([...Object.entries(files).map(([name, text]) => tarEntry(name, text)), Buffer.alloc(1024)]));
+  return gzipSync(
+    Buffer.concat([...Object.entries(files).map(([name, text]) => tarEntry(name, text)), Buffer.alloc(1024)]),
+  );
 }
 
 export const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
@@ -117,7 +125,12 @@ export class Bench {
       { id: region, name: 'local', is_default: true },
       { id: otherRegion, name: 'far', is_default: false },
     ];
-    nebo.runtime.targets.set('compute', new StubTarget((path) => (path === '/internal/v1/regions' ? { status: 200, body: regions } : undefined)));
+    nebo.runtime.targets.set(
+      'compute',
+      new StubTarget((path) =>
+        path === '/internal/v1/regions' ? { status: 200, body: regions } : undefined,
+      ),
+    );
     const billing = new StubBilling();
     nebo.runtime.targets.set('identity-billing', billing.target);
     return new Bench(nebo, databaseUrl, billing, regions);
@@ -128,7 +141,13 @@ export class Bench {
   }
 
   /** An operation of the contract. */
-  api(method: string, path: string, body?: unknown, as: KeyIdentity | null = this.key, headers: Record<string, string> = {}): Promise<TestAnswer> {
+  api(
+    method: string,
+    path: string,
+    body?: unknown,
+    as: KeyIdentity | null = this.key,
+    headers: Record<string, string> = {},
+  ): Promise<TestAnswer> {
     return this.nebo.request('apps-builder', { method, path: `/v1/${path}`, as, body, headers });
   }
 
@@ -136,20 +155,37 @@ export class Bench {
     return this.nebo.request('apps-builder', { method, path: `/internal/v1/${path}`, as: gateway, body });
   }
 
-  upload(path: string, bytes: Buffer, as: KeyIdentity | null = this.key, headers: Record<string, string> = {}): Promise<TestAnswer> {
-    return this.nebo.request('apps-builder', { method: 'POST', path: `/v1/${path}`, as, body: bytes, headers: { 'content-type': 'application/gzip', ...headers } });
+  upload(
+    path: string,
+    bytes: Buffer,
+    as: KeyIdentity | null = this.key,
+    headers: Record<string, string> = {},
+  ): Promise<TestAnswer> {
+    return this.nebo.request('apps-builder', {
+      method: 'POST',
+      path: `/v1/${path}`,
+      as,
+      body: bytes,
+      headers: { 'content-type': 'application/gzip', ...headers },
+    });
   }
 
   /** A fresh app that takes folders. @returns its record */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   async app(more: Record<string, unknown> = {}, project = this.project): Promise<any> {
-    const answer = await this.api('POST', `projects/${project}/apps`, { name: `app ${randomUUID()}`, source_type: 'upload', ...more });
+    const answer = await this.api('POST', `projects/${project}/apps`, {
+      name: `app ${randomUUID()}`,
+      source_type: 'upload',
+      ...more,
+    });
     if (answer.status !== 201) throw new Error(answer.text);
     return answer.body;
   }
 
   /** An app with one queued build. */
-  async appWithBuild(more: Record<string, unknown> = {}): Promise<{ app: { id: string }; build: { id: string } }> {
+  async appWithBuild(
+    more: Record<string, unknown> = {},
+  ): Promise<{ app: { id: string }; build: { id: string } }> {
     const app = await this.app(more);
     const answer = await this.upload(`apps/${app.id}/deployments`, archive({ 'index.html': randomUUID() }));
     if (answer.status !== 202) throw new Error(answer.text);
@@ -170,7 +206,11 @@ export class Bench {
 
   /** Connection string of the service's own role, which row-level security binds. */
   get roleUrl(): string {
-    return roleUrl(this.databaseUrl, 'apps_builder', this.nebo.runtime.masterKey.rolePassword('apps_builder'));
+    return roleUrl(
+      this.databaseUrl,
+      'apps_builder',
+      this.nebo.runtime.masterKey.rolePassword('apps_builder'),
+    );
   }
 
   /** The service on a port, for what `inject` cannot show: live streams and chunked bodies. */
@@ -184,7 +224,11 @@ export class Bench {
 }
 
 /** Asks until the answer is truthy. */
-export async function eventually<T>(what: string, look: () => Promise<T | null | undefined | false>, ms = 10_000): Promise<T> {
+export async function eventually<T>(
+  what: string,
+  look: () => Promise<T | null | undefined | false>,
+  ms = 10_000,
+): Promise<T> {
   const end = Date.now() + ms;
   for (;;) {
     const seen = await look();

@@ -8,7 +8,6 @@ export {
   type EdgeTuning,
 } from './edge.js';
 export { edgeSettings, type EdgeSettings } from './settings.js';
-export { httpRouteSource, type HttpRouteSourceOptions } from './routes/http-route-source.js';
 export { type RouteSource } from './routes/route-source.js';
 export { targetRouteSource } from './routes/target-route-source.js';
 export { type AppliedListener } from './routes/synchronizer.js';

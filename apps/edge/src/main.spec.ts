@@ -2,7 +2,9 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import http from 'node:http';
 import { join } from 'node:path';
 import { artifact, ask, backend, Cleanup, freePort, open, until } from '../test/kit.js';
-import { edgeSettings, httpRouteSource } from './index.js';
+import { IdentitySigner, identityHeader } from '@nebo/contracts';
+import { RemoteTarget } from '@nebo/service-kit';
+import { edgeSettings, targetRouteSource } from './index.js';
 
 const cleanup = new Cleanup();
 afterEach(() => cleanup.run());
@@ -33,14 +35,18 @@ describe('settings', () => {
   });
 });
 
-describe('httpRouteSource', () => {
-  it('speaks the internal calls, signed', async () => {
+describe('targetRouteSource', () => {
+  it('speaks the internal calls, signed as the edge', async () => {
+    const signer = new IdentitySigner(Buffer.alloc(32, 3));
     const calls: string[] = [];
     const control = await backend(cleanup, (req, res) => {
       let body = '';
       req.on('data', (chunk: Buffer) => (body += chunk.toString()));
       req.on('end', () => {
-        calls.push(`${req.method} ${req.url} ${req.headers['x-signed']} ${body}`);
+        const caller = signer.read(req.headers[identityHeader] as string);
+        calls.push(
+          `${req.method} ${req.url} ${caller?.kind === 'service' ? caller.service : 'nobody'} ${body}`,
+        );
         if (req.url === '/internal/v1/blobs/missing') return void res.writeHead(404).end();
         res.end(
           req.url!.startsWith('/internal/v1/routes?')
@@ -49,10 +55,9 @@ describe('httpRouteSource', () => {
         );
       });
     });
-    const source = httpRouteSource({
-      baseUrl: `http://127.0.0.1:${control.port}`,
-      sign: (method, path) => ({ 'x-signed': `${method}${path.length}` }),
-    });
+    const target = new RemoteTarget(`http://127.0.0.1:${control.port}`);
+    cleanup.add(() => target.close());
+    const source = targetRouteSource(target, signer);
     const { signal } = new AbortController();
     expect((await source.fetchRoutes('6', signal, 30_000)).version).toBe('7');
     await source.fetchRoutes(null, signal, 0);
@@ -64,11 +69,11 @@ describe('httpRouteSource', () => {
     );
     await expect(source.fetchArtifact('missing', signal)).rejects.toThrow('answered 404');
     expect(calls).toEqual([
-      'GET /internal/v1/routes?wait=30&since=6 GET35 ',
-      'GET /internal/v1/routes?wait=0 GET26 ',
-      'GET /internal/v1/blobs/ab GET21 ',
-      'POST /internal/v1/routes/applied POST27 {"version":"7","routes":[{"host":"a.org","build_id":"b"}]}',
-      'GET /internal/v1/blobs/missing GET26 ',
+      'GET /internal/v1/routes?wait=30&since=6 edge ',
+      'GET /internal/v1/routes?wait=0 edge ',
+      'GET /internal/v1/blobs/ab edge ',
+      'POST /internal/v1/routes/applied edge {"version":"7","routes":[{"host":"a.org","build_id":"b"}]}',
+      'GET /internal/v1/blobs/missing edge ',
     ]);
   });
 });

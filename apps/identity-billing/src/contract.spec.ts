@@ -2,8 +2,18 @@ import { contractDocument } from '@nebo/service-kit';
 import { identityBilling } from './identity-billing.module.js';
 
 it('declares the operations of account and projects with their ids, permissions and resources', async () => {
-  const document = (await contractDocument({ title: 't', description: 'd', definitions: [identityBilling] })) as {
-    paths: Record<string, Record<string, { operationId: string; 'x-nebo-permission': string[]; 'x-nebo-resource': string; responses: object }>>;
+  const document = (await contractDocument({
+    title: 't',
+    description: 'd',
+    definitions: [identityBilling],
+  })) as {
+    paths: Record<
+      string,
+      Record<
+        string,
+        { operationId: string; 'x-nebo-permission': string[]; 'x-nebo-resource': string; responses: object }
+      >
+    >;
   };
   const table = Object.entries(document.paths).flatMap(([path, item]) =>
     Object.entries(item).map(([verb, operation]) => [

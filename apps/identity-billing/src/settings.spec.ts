@@ -7,9 +7,16 @@ const settings = (env: Record<string, string>) => new Settings({ config: new Con
 describe('settings', () => {
   it('have defaults', () => {
     expect(settings({})).toMatchObject({
-      realTopupMin: 100n * ruble, keyPrefix: 'nebo_live_', inferenceKeyPrefix: 'neboai_live_', reconcileSeconds: 3_600, kafkaBrokers: [],
+      realTopupMin: 100n * ruble,
+      keyPrefix: 'nebo_live_',
+      inferenceKeyPrefix: 'neboai_live_',
+      reconcileSeconds: 3_600,
+      kafkaBrokers: [],
     });
-    expect(settings({ NEBO_REAL_TOPUP_MIN: '0.5', NEBO_KEY_PREFIX: 'acme_live_' })).toMatchObject({ realTopupMin: ruble / 2n, keyPrefix: 'acme_live_' });
+    expect(settings({ NEBO_REAL_TOPUP_MIN: '0.5', NEBO_KEY_PREFIX: 'acme_live_' })).toMatchObject({
+      realTopupMin: ruble / 2n,
+      keyPrefix: 'acme_live_',
+    });
   });
 
   it.each([

@@ -38,6 +38,7 @@ function rubles(config: Config, name: string, fallback: string): Nano {
 
 function prefix(config: Config, name: string, fallback: string): string {
   const text = config.text(name, fallback);
-  if (!/^[a-z0-9_]{1,40}live_$/.test(text)) throw new ConfigError(`${name} must be small letters and end in live_, not "${text}"`);
+  if (!/^[a-z0-9_]{1,40}live_$/.test(text))
+    throw new ConfigError(`${name} must be small letters and end in live_, not "${text}"`);
   return text;
 }

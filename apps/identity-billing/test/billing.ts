@@ -17,8 +17,17 @@ export interface Billing {
   internal(method: string, path: string, body?: unknown, as?: Identity): Promise<TestAnswer>;
   money(name: string, body: object): Promise<TestAnswer>;
   admin(command: string, body: object): Promise<TestAnswer>;
-  api(method: string, path: string, as: KeyIdentity, body?: unknown, headers?: Record<string, string>): Promise<TestAnswer>;
-  account(topup?: string, credits?: string): Promise<{ account_id: string; project_id: string; owner_id: string; as: KeyIdentity }>;
+  api(
+    method: string,
+    path: string,
+    as: KeyIdentity,
+    body?: unknown,
+    headers?: Record<string, string>,
+  ): Promise<TestAnswer>;
+  account(
+    topup?: string,
+    credits?: string,
+  ): Promise<{ account_id: string; project_id: string; owner_id: string; as: KeyIdentity }>;
   balance(account: string): Promise<Record<string, string>>;
   /** SQL as the superuser, past row-level security and the service. */
   sql<R = Record<string, unknown>>(text: string, values?: unknown[]): Promise<R[]>;
@@ -29,7 +38,11 @@ export interface Billing {
 export async function startBilling(env: Record<string, string> = {}): Promise<Billing> {
   const databaseUrl = await freshDatabase();
   const nebo = await startServices({ databaseUrl, definitions: [identityBilling], env });
-  const superuser = new pg.Pool({ connectionString: databaseUrl, max: 2, options: '-c search_path=identity_billing' });
+  const superuser = new pg.Pool({
+    connectionString: databaseUrl,
+    max: 2,
+    options: '-c search_path=identity_billing',
+  });
   superuser.on('error', () => undefined);
   const internal: Billing['internal'] = (method, path, body, as = compute) =>
     nebo.request('identity-billing', { method, path: `/internal/v1/${path}`, as, body });
@@ -41,9 +54,19 @@ export async function startBilling(env: Record<string, string> = {}): Promise<Bi
     admin,
     money: (name, body) => internal('POST', `money/${name}`, body),
     api: (method, path, as, body, headers) =>
-      nebo.request('identity-billing', { method, path: `/v1/${path}`, as, body, ...(headers ? { headers } : {}) }),
+      nebo.request('identity-billing', {
+        method,
+        path: `/v1/${path}`,
+        as,
+        body,
+        ...(headers ? { headers } : {}),
+      }),
     account: async (topup, credits) => {
-      const made = await admin('account-create', { name: 'Test', ...(topup ? { topup } : {}), ...(credits ? { credits } : {}) });
+      const made = await admin('account-create', {
+        name: 'Test',
+        ...(topup ? { topup } : {}),
+        ...(credits ? { credits } : {}),
+      });
       if (made.status !== 201) throw new Error(made.text);
       return { ...made.body, as: keyOf(made.body.account_id) };
     },

@@ -47,7 +47,8 @@ export class MoneyModel {
 
   reserve(id: string, kind: Hold['kind'], key: boolean, amount: bigint): Outcome {
     const known = this.holds.get(id);
-    if (known) return known.amount === amount && known.kind === kind && known.key === key ? 'ok' : 'operation_reused';
+    if (known)
+      return known.amount === amount && known.kind === kind && known.key === key ? 'ok' : 'operation_reused';
     if (kind === 'inference' && this.topups === 0n) return 'topup_required';
     const bonus = this.spendable(kind);
     const available = this.posted - this.held + bonus;
@@ -62,7 +63,16 @@ export class MoneyModel {
     this.held += amount - credits;
     this.creditsHeld += credits;
     if (key) this.keyUsed += amount;
-    this.holds.set(id, { amount, credits, kind, key, state: 'held', captured: 0n, capturedCredits: 0n, refunded: 0n });
+    this.holds.set(id, {
+      amount,
+      credits,
+      kind,
+      key,
+      state: 'held',
+      captured: 0n,
+      capturedCredits: 0n,
+      refunded: 0n,
+    });
     return 'ok';
   }
 

@@ -13,9 +13,20 @@ for (let step = 0; ; step += 1) {
   const id = `${name}-${step}`;
   const reserve = 'select state from money_reserve($1, $2, $3, $4, null, $5, $6, null, 3600)';
   try {
-    await client.query(reserve, [account, id, 'spender', 'control', 1_000_000_000n + BigInt(step), 'spending']);
+    await client.query(reserve, [
+      account,
+      id,
+      'spender',
+      'control',
+      1_000_000_000n + BigInt(step),
+      'spending',
+    ]);
     writeSync(1, `reserve ${id}\n`);
-    await client.query('select state from money_capture($1, $2, $3, null, null)', [account, id, 500_000_000n + BigInt(step)]);
+    await client.query('select state from money_capture($1, $2, $3, null, null)', [
+      account,
+      id,
+      500_000_000n + BigInt(step),
+    ]);
     writeSync(1, `capture ${id}\n`);
   } catch (error) {
     process.exit(/terminat|ECONN|shutting|starting/.test(String(error)) ? 2 : 1);

@@ -21,7 +21,10 @@ function catalogueOf({ config, log }: Runtime): Catalogue {
   const catalogue = loadCatalogue(config);
   const simulated = catalogue.simulated();
   if (simulated.length > 0) {
-    log.warn({ models: simulated, file: catalogue.source }, 'these models are answered by the built-in simulator, not by real models');
+    log.warn(
+      { models: simulated, file: catalogue.source },
+      'these models are answered by the built-in simulator, not by real models',
+    );
   }
   log.info({ models: catalogue.offers.length, file: catalogue.source }, 'model catalogue loaded');
   return catalogue;
@@ -32,8 +35,17 @@ function catalogueOf({ config, log }: Runtime): Catalogue {
   controllers: [ModelsController, ChatController],
   providers: [
     { provide: Catalogue, useFactory: catalogueOf, inject: [RUNTIME] },
-    Admission, Billing, Completions, HttpUpstream, PriceBook, ReasoningMemory, RequestLog, Settlements, SettlementTable,
-    SimulatorUpstream, Upstreams,
+    Admission,
+    Billing,
+    Completions,
+    HttpUpstream,
+    PriceBook,
+    ReasoningMemory,
+    RequestLog,
+    Settlements,
+    SettlementTable,
+    SimulatorUpstream,
+    Upstreams,
   ],
 })
 export class InferenceRouterModule {}

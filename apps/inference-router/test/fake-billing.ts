@@ -1,6 +1,13 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { CaptureRequest, PriceInfo, PricesSetRequest, Reservation, ReserveRequest, VoidRequest } from '@nebo/contracts';
+import type {
+  CaptureRequest,
+  PriceInfo,
+  PricesSetRequest,
+  Reservation,
+  ReserveRequest,
+  VoidRequest,
+} from '@nebo/contracts';
 
 interface Hold {
   account: string;
@@ -106,7 +113,13 @@ export class FakeBilling {
     if (account.available < amount) return [402, refusal('insufficient_balance')];
     account.available -= amount;
     this.holds.set(request.operation_id, {
-      account: request.account_id, amount, state: 'held', captured: 0n, captures: 0, usage: undefined, expiresIn: request.expires_in_seconds ?? 60,
+      account: request.account_id,
+      amount,
+      state: 'held',
+      captured: 0n,
+      captures: 0,
+      usage: undefined,
+      expiresIn: request.expires_in_seconds ?? 60,
     });
     return [201, this.view(request.operation_id)];
   }
@@ -118,7 +131,10 @@ export class FakeBilling {
     if (hold.state === 'void') return [409, refusal('already_void')];
     if (amount > hold.amount) return [422, refusal('validation_error')];
     hold.captures += 1;
-    if (hold.state === 'captured') return hold.captured === amount ? [200, this.view(request.operation_id)] : [409, refusal('already_captured')];
+    if (hold.state === 'captured')
+      return hold.captured === amount
+        ? [200, this.view(request.operation_id)]
+        : [409, refusal('already_captured')];
     Object.assign(hold, { state: 'captured', captured: amount, usage: request.usage });
     this.accounts.get(hold.account)!.available += hold.amount - amount;
     return [200, this.view(request.operation_id)];
@@ -135,7 +151,14 @@ export class FakeBilling {
 
   private view(id: string): Reservation {
     const { amount, state, captured } = this.holds.get(id)!;
-    return { operation_id: id, amount: amount.toString(), state, captured: captured.toString(), refunded: '0', expires_at: new Date(Date.now() + 60_000).toISOString() };
+    return {
+      operation_id: id,
+      amount: amount.toString(),
+      state,
+      captured: captured.toString(),
+      refunded: '0',
+      expires_at: new Date(Date.now() + 60_000).toISOString(),
+    };
   }
 }
 

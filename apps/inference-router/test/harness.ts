@@ -14,7 +14,13 @@ import { FakeBilling } from './fake-billing.js';
 /** An account with a million rubles, and its key. */
 export const account = '00000000-0000-4000-8000-0000000000a1';
 export const keyId = '00000000-0000-4000-8000-0000000000b1';
-export const caller: InferenceIdentity = { kind: 'inference', account_id: account, key_id: keyId, models: null, monthly_limit: null };
+export const caller: InferenceIdentity = {
+  kind: 'inference',
+  account_id: account,
+  key_id: keyId,
+  models: null,
+  monthly_limit: null,
+};
 export const plenty = 1_000_000_000_000_000n;
 
 /** Models, upstreams and dialects of the tests; `{url}` stands for the programmable upstream. */
@@ -51,7 +57,10 @@ export interface Router {
   /** Rows of a table, past row-level security. */
   rows<R = Record<string, unknown>>(sql: string): Promise<R[]>;
   /** Sends a chat request. */
-  chat(body: Record<string, unknown>, more?: { signal?: AbortSignal; headers?: Record<string, string> }): Promise<Response>;
+  chat(
+    body: Record<string, unknown>,
+    more?: { signal?: AbortSignal; headers?: Record<string, string> },
+  ): Promise<Response>;
   stop(): Promise<void>;
 }
 
@@ -134,11 +143,18 @@ async function readRows<R>(databaseUrl: string, sql: string): Promise<R[]> {
 
 /** JSON of the events of a stream, '[DONE]' and comments as they are. */
 export function eventsOf(text: string): (string | Record<string, never>)[] {
-  return text.split('\n\n').filter(Boolean).map((event) => (/^data: \{/.test(event) ? JSON.parse(event.slice(6)) : event.replace(/^data: /, '')));
+  return text
+    .split('\n\n')
+    .filter(Boolean)
+    .map((event) => (/^data: \{/.test(event) ? JSON.parse(event.slice(6)) : event.replace(/^data: /, '')));
 }
 
 /** Waits until `probe` gives something. */
-export async function until<T>(probe: () => T | Promise<T>, what: string, limit = 8_000): Promise<NonNullable<T>> {
+export async function until<T>(
+  probe: () => T | Promise<T>,
+  what: string,
+  limit = 8_000,
+): Promise<NonNullable<T>> {
   const end = Date.now() + limit;
   for (;;) {
     const found = await probe();
@@ -149,7 +165,11 @@ export async function until<T>(probe: () => T | Promise<T>, what: string, limit 
 }
 
 /** A caller of its own account, with so much money. */
-export function newCaller(billing: FakeBilling, available: bigint = plenty, more: Partial<InferenceIdentity> = {}): InferenceIdentity {
+export function newCaller(
+  billing: FakeBilling,
+  available: bigint = plenty,
+  more: Partial<InferenceIdentity> = {},
+): InferenceIdentity {
   const id = randomUUID();
   billing.account(id, available);
   return { ...caller, account_id: id, key_id: randomUUID(), ...more };

@@ -1,3 +1,4 @@
+import { rm } from 'node:fs/promises';
 import { type ReplicaFacts } from '@nebo/contracts';
 import { marked } from '../src/system/processes.js';
 import { homeTag } from '../src/system/runs.js';
@@ -150,6 +151,7 @@ describe('a control plane that comes late', () => {
     await eventually(() => late.status().state === 'connected');
     await late.stop();
     await back.stop();
+    await rm(`${on.home}-late`, { recursive: true, force: true });
     await on.end();
   });
 });

@@ -35,7 +35,11 @@ export interface FieldOptions {
  * One line documents a field and validates it. A nullable field accepts null and skips its checks for it; an optional
  * one may be absent, but unlike null only then.
  */
-function field(options: FieldOptions, schema: ApiPropertyOptions, ...checks: PropertyDecorator[]): PropertyDecorator {
+function field(
+  options: FieldOptions,
+  schema: ApiPropertyOptions,
+  ...checks: PropertyDecorator[]
+): PropertyDecorator {
   const { nullable = false, optional = false, description, example } = options;
   const hasDefault = options.default !== undefined;
   const api = {
@@ -49,13 +53,17 @@ function field(options: FieldOptions, schema: ApiPropertyOptions, ...checks: Pro
     optional || hasDefault ? ApiPropertyOptional(api) : ApiProperty(api),
     ...(nullable ? [ValidateIf((_object, value) => value !== null)] : []),
     // class-validator's IsOptional also lets null through; a field that is not nullable must refuse it.
-    ...(optional || hasDefault ? [nullable ? IsOptional() : ValidateIf((_object, value) => value !== undefined)] : []),
+    ...(optional || hasDefault
+      ? [nullable ? IsOptional() : ValidateIf((_object, value) => value !== undefined)]
+      : []),
     ...checks,
   );
 }
 
 /** A string, with length limits in characters and a pattern. */
-export function StrField(options: FieldOptions & { min?: number; max?: number; pattern?: RegExp; format?: string } = {}) {
+export function StrField(
+  options: FieldOptions & { min?: number; max?: number; pattern?: RegExp; format?: string } = {},
+) {
   const { min, max, pattern, format } = options;
   return field(
     options,
@@ -75,7 +83,12 @@ export function StrField(options: FieldOptions & { min?: number; max?: number; p
 
 /** A string out of a closed set. */
 export function EnumField(values: readonly string[], options: FieldOptions = {}) {
-  return field(options, { type: String, enum: [...values] } as ApiPropertyOptions, IsString(), IsIn([...values]));
+  return field(
+    options,
+    { type: String, enum: [...values] } as ApiPropertyOptions,
+    IsString(),
+    IsIn([...values]),
+  );
 }
 
 /** An id of a resource; upper case is accepted and compared without case. */
@@ -106,7 +119,11 @@ export function BoolField(options: FieldOptions = {}) {
 
 /** A time in RFC 3339 with a zone. */
 export function TimeField(options: FieldOptions & { declared?: boolean } = {}) {
-  return field(options, { type: String, ...(options.declared ? { format: 'date-time' } : {}) } as ApiPropertyOptions, IsString());
+  return field(
+    options,
+    { type: String, ...(options.declared ? { format: 'date-time' } : {}) } as ApiPropertyOptions,
+    IsString(),
+  );
 }
 
 /** A list of strings. */

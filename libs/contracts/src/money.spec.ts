@@ -18,7 +18,12 @@ describe('money', () => {
   });
 
   it('rounds the exact sum up once, not each part', () => {
-    expect(priceOfCounts([{ count: 1n, perMillion: 1n }, { count: 1n, perMillion: 1n }])).toBe(1n);
+    expect(
+      priceOfCounts([
+        { count: 1n, perMillion: 1n },
+        { count: 1n, perMillion: 1n },
+      ]),
+    ).toBe(1n);
     expect(priceOfCounts([{ count: 1_000_000n, perMillion: parseRubles('60') }])).toBe(parseRubles('60'));
     expect(priceOfCounts([])).toBe(0n);
   });

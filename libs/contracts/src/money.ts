@@ -12,7 +12,8 @@ const pattern = /^(-?)(\d{1,12})(?:\.(\d{1,9}))?$/;
  */
 export function parseRubles(text: string): Nano {
   const match = pattern.exec(text.trim());
-  if (!match) throw new RangeError(`"${text}" is not an amount: a decimal with at most nine places is expected`);
+  if (!match)
+    throw new RangeError(`"${text}" is not an amount: a decimal with at most nine places is expected`);
   const amount = BigInt(match[2]!) * ruble + BigInt((match[3] ?? '').padEnd(9, '0'));
   return match[1] === '-' ? -amount : amount;
 }

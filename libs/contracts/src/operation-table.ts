@@ -106,6 +106,8 @@ export class OperationTable {
     }
     const operation = node.methods.get(method);
     if (operation) return { found: 'operation', operation, ids };
-    return node.methods.size > 0 ? { found: 'path', allow: [...node.methods.keys()].sort() } : { found: 'nothing' };
+    return node.methods.size > 0
+      ? { found: 'path', allow: [...node.methods.keys()].sort() }
+      : { found: 'nothing' };
   }
 }

@@ -79,7 +79,11 @@ export function Operation(spec: OperationSpec): MethodDecorator {
     ApiExtension('x-nebo-flat', { id: spec.flatId ?? null, tag: spec.flatTag ?? spec.tag }),
     ApiResponse(
       spec.stream
-        ? { status, description: 'Server-sent events', content: { 'text/event-stream': { schema: { type: 'string' } } } }
+        ? {
+            status,
+            description: 'Server-sent events',
+            content: { 'text/event-stream': { schema: { type: 'string' } } },
+          }
         : { status, description: 'Success', ...(spec.answer ? { type: spec.answer } : {}) },
     ),
     ApiResponse({ status: 422, description: 'Validation failed', type: HttpValidationErrorBody }),

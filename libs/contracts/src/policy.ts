@@ -59,8 +59,10 @@ export function actionMatches(pattern: string, action: string): boolean {
 
 function resourceMatches(pattern: string, target: ResourceRef): boolean {
   const wanted = pattern.toLowerCase();
-  if (wanted === '*' || wanted === `${target.kind}:${target.id}` || wanted === `${target.kind}:*`) return true;
-  if (target.project_id !== null && (wanted === `project:${target.project_id}` || wanted === 'project:*')) return true;
+  if (wanted === '*' || wanted === `${target.kind}:${target.id}` || wanted === `${target.kind}:*`)
+    return true;
+  if (target.project_id !== null && (wanted === `project:${target.project_id}` || wanted === 'project:*'))
+    return true;
   return target.parents?.includes(wanted) ?? false;
 }
 
@@ -109,7 +111,14 @@ export interface PolicyFilter {
  * `project` itself the id is the project.
  */
 export function toFilter(identity: KeyIdentity, action: string, kind: string): PolicyFilter {
-  const nothing: PolicyFilter = { any: false, allowProjects: [], allowIds: [], denyProjects: [], denyIds: [], withinProjects: [] };
+  const nothing: PolicyFilter = {
+    any: false,
+    allowProjects: [],
+    allowIds: [],
+    denyProjects: [],
+    denyIds: [],
+    withinProjects: [],
+  };
   if (!roleAllows(identity.role, action)) return nothing;
   const outsideProjects = accountKinds.has(kind);
   const filter: PolicyFilter = {
@@ -125,7 +134,8 @@ export function toFilter(identity: KeyIdentity, action: string, kind: string): P
     const deny = statement.effect === 'deny';
     for (const resource of statement.resources.map((pattern) => pattern.toLowerCase())) {
       const [of, id] = resource.split(':', 2) as [string, string | undefined];
-      const everything = resource === '*' || (id === '*' && (of === kind || (of === 'project' && !outsideProjects)));
+      const everything =
+        resource === '*' || (id === '*' && (of === kind || (of === 'project' && !outsideProjects)));
       if (everything && deny) return nothing;
       if (everything) filter.allowProjects = null;
       else if (of === kind && id) (deny ? filter.denyIds : filter.allowIds).push(id);
@@ -152,8 +162,10 @@ export function checkPolicy(statements: readonly PolicyStatement[]): void {
     throw new RangeError(`a policy has at most ${policyLimits.bytes} bytes`);
   }
   for (const { effect, actions, resources } of statements) {
-    if (effect !== 'allow' && effect !== 'deny') throw new RangeError(`effect is "allow" or "deny", not "${String(effect)}"`);
-    if (!actions?.length || !resources?.length) throw new RangeError('a statement needs actions and resources');
+    if (effect !== 'allow' && effect !== 'deny')
+      throw new RangeError(`effect is "allow" or "deny", not "${String(effect)}"`);
+    if (!actions?.length || !resources?.length)
+      throw new RangeError('a statement needs actions and resources');
     for (const action of actions) {
       const [kind, verb] = action.split(':', 2) as [string, string | undefined];
       const verbs = actionsByKind[kind];
@@ -163,7 +175,9 @@ export function checkPolicy(statements: readonly PolicyStatement[]): void {
     }
     for (const resource of resources) {
       if (resource !== '*' && !/^[a-z_]+:(\*|[0-9a-f-]{36})$/i.test(resource)) {
-        throw new RangeError(`"${resource}" is not a resource; resources look like *, project:<id> or app:<id>`);
+        throw new RangeError(
+          `"${resource}" is not a resource; resources look like *, project:<id> or app:<id>`,
+        );
       }
     }
   }

@@ -39,7 +39,9 @@ describe('embedded PostgreSQL', () => {
     const server = await startEmbeddedPostgres(folder, 'secret');
     await server.stop();
     rmSync(join(folder, 'postgres/global'), { recursive: true });
-    await expect(startEmbeddedPostgres(folder, 'secret')).rejects.toThrow(/PostgreSQL does not start on .*postgres: /);
+    await expect(startEmbeddedPostgres(folder, 'secret')).rejects.toThrow(
+      /PostgreSQL does not start on .*postgres: /,
+    );
     rmSync(folder, { recursive: true });
   });
 

@@ -36,7 +36,8 @@ export async function startEmbeddedPostgres(home: string, password: string): Pro
   const log = join(home, 'postgres.log');
   await mkdir(home, { recursive: true, mode: 0o711 });
   if (!existsSync(join(data, 'PG_VERSION'))) {
-    if (existsSync(join(data, 'base'))) throw new Error(`${data} is not a whole PostgreSQL data folder; move it away and start again`);
+    if (existsSync(join(data, 'base')))
+      throw new Error(`${data} is not a whole PostgreSQL data folder; move it away and start again`);
     await createData(binaries, home, data, password);
   }
   await endLeftover(data);
@@ -46,7 +47,10 @@ export async function startEmbeddedPostgres(home: string, password: string): Pro
     child = await startServer(binaries, { data, port, log, settings });
   } catch (error) {
     const tail = (await logTail(log)).split('\n').at(-1);
-    throw new Error(`PostgreSQL does not start on ${data}: ${tail || (error as Error).message} (log: ${log})`, { cause: error });
+    throw new Error(
+      `PostgreSQL does not start on ${data}: ${tail || (error as Error).message} (log: ${log})`,
+      { cause: error },
+    );
   }
   return {
     url: `postgres://postgres:${encodeURIComponent(password)}@127.0.0.1:${port}/postgres`,
@@ -54,7 +58,12 @@ export async function startEmbeddedPostgres(home: string, password: string): Pro
   };
 }
 
-async function createData(binaries: Awaited<ReturnType<typeof findPostgres>>, home: string, data: string, password: string) {
+async function createData(
+  binaries: Awaited<ReturnType<typeof findPostgres>>,
+  home: string,
+  data: string,
+  password: string,
+) {
   // Made beside and renamed by initdb's success only: a half-made folder is thrown away at the next start.
   await rm(data, { recursive: true, force: true });
   const passwordFile = join(home, '.postgres-password');
@@ -65,7 +74,10 @@ async function createData(binaries: Awaited<ReturnType<typeof findPostgres>>, ho
     await chmod(data, 0o700);
   } catch (error) {
     await rm(data, { recursive: true, force: true });
-    throw new Error(`PostgreSQL could not make its data folder ${data}: ${(error as Error).message.split('\n').at(-1)}`, { cause: error });
+    throw new Error(
+      `PostgreSQL could not make its data folder ${data}: ${(error as Error).message.split('\n').at(-1)}`,
+      { cause: error },
+    );
   } finally {
     await rm(passwordFile, { force: true });
   }

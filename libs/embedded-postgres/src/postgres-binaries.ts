@@ -42,7 +42,11 @@ export function postgresUser(): RunAs | null {
  * A command as the server's user. `setpriv` with the one capability to walk and read lets it work in a checkout below a
  * closed folder (/root); where setpriv is missing the folders must be open to all.
  */
-function asUser(runAs: RunAs | null, command: string, args: string[]): { command: string; args: string[]; ids: Partial<RunAs> } {
+function asUser(
+  runAs: RunAs | null,
+  command: string,
+  args: string[],
+): { command: string; args: string[]; ids: Partial<RunAs> } {
   if (runAs === null) return { command, args, ids: {} };
   if (!existsSync('/usr/bin/setpriv')) return { command, args, ids: runAs };
   const drop = ['--reuid', String(runAs.uid), '--regid', String(runAs.gid), '--clear-groups'];
@@ -74,7 +78,9 @@ export async function findPostgres(scratch: string): Promise<PostgresBinaries> {
   }
   const native = join(folder, 'native');
   if (!existsSync(join(native, 'bin', 'initdb'))) {
-    throw new Error(`${native}/bin/initdb is missing: run "npm install" with the scripts of package.json's allowScripts`);
+    throw new Error(
+      `${native}/bin/initdb is missing: run "npm install" with the scripts of package.json's allowScripts`,
+    );
   }
   const { version } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as { version: string };
   const runAs = postgresUser();
@@ -111,10 +117,16 @@ export async function makeOnce(path: string, make: (target: string) => Promise<v
     });
     if (handle === undefined) {
       const owner = Number(await readFile(lock, 'utf8').catch(() => ''));
-      const age = Date.now() - (await stat(lock).then((found) => found.mtimeMs, () => Date.now()));
+      const age =
+        Date.now() -
+        (await stat(lock).then(
+          (found) => found.mtimeMs,
+          () => Date.now(),
+        ));
       // A lock without a pid yet is being written now, unless it is old.
       if (owner > 0 ? !isAlive(owner) : age > 5_000) await rm(lock, { force: true });
-      if (Date.now() > end) throw new Error(`${lock} is held for more than 60 s; remove it if nobody works on ${path}`);
+      if (Date.now() > end)
+        throw new Error(`${lock} is held for more than 60 s; remove it if nobody works on ${path}`);
       await new Promise((resolve) => setTimeout(resolve, 25));
       continue;
     }
@@ -136,7 +148,11 @@ export async function makeOnce(path: string, make: (target: string) => Promise<v
  * Runs initdb: superuser `postgres`, UTF-8, the same order of text everywhere.
  * @param passwordFile holds the superuser's password; without it this host is trusted
  */
-export async function initData(binaries: PostgresBinaries, data: string, passwordFile?: string): Promise<void> {
+export async function initData(
+  binaries: PostgresBinaries,
+  data: string,
+  passwordFile?: string,
+): Promise<void> {
   await mkdir(data, { recursive: true, mode: 0o700 });
   if (binaries.runAs !== null) await chown(data, binaries.runAs.uid, binaries.runAs.gid);
   const flags = [
@@ -149,7 +165,14 @@ export async function initData(binaries: PostgresBinaries, data: string, passwor
     '--no-sync',
   ];
   const auth = passwordFile ? ['--auth=scram-sha-256', `--pwfile=${passwordFile}`] : ['--auth=trust'];
-  const init = asUser(binaries.runAs, join(binaries.bin, 'initdb'), ['-D', data, '-U', 'postgres', ...auth, ...flags]);
+  const init = asUser(binaries.runAs, join(binaries.bin, 'initdb'), [
+    '-D',
+    data,
+    '-U',
+    'postgres',
+    ...auth,
+    ...flags,
+  ]);
   await run(init.command, init.args, {
     cwd: '/',
     env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },
@@ -194,7 +217,13 @@ export async function startServer(
   const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   await writeFile(options.log, '', { flag: 'a' });
   const output = openSync(options.log, 'a');
-  const server = asUser(binaries.runAs, join(binaries.bin, 'postgres'), ['-D', options.data, '-p', String(options.port), ...flags]);
+  const server = asUser(binaries.runAs, join(binaries.bin, 'postgres'), [
+    '-D',
+    options.data,
+    '-p',
+    String(options.port),
+    ...flags,
+  ]);
   const child = spawn(server.command, server.args, {
     cwd: '/',
     env: { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' },

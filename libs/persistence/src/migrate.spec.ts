@@ -21,7 +21,9 @@ describe('migrations', () => {
     return database;
   };
 
-  beforeAll(() => write('001_thing', 'create table thing (id bigint primary key, at timestamptz not null default now())'));
+  beforeAll(() =>
+    write('001_thing', 'create table thing (id bigint primary key, at timestamptz not null default now())'),
+  );
   afterAll(async () => {
     await Promise.all(open.map((database) => database.close()));
     rmSync(folder, { recursive: true });
@@ -38,7 +40,9 @@ describe('migrations', () => {
     const url = await freshDatabase();
     await migrate(url, [...plan('one'), ...plan('two')]);
     const one = as(url, 'one');
-    expect(await one.query('insert into thing (id) values (9007199254740993) returning id')).toEqual([{ id: 9007199254740993n }]);
+    expect(await one.query('insert into thing (id) values (9007199254740993) returning id')).toEqual([
+      { id: 9007199254740993n },
+    ]);
     await expect(one.query('select * from two.thing')).rejects.toThrow('permission denied');
     await expect(one.query('drop table thing')).rejects.toThrow('must be owner');
     await expect(one.query('create table other (id int)')).rejects.toThrow('permission denied');
@@ -52,7 +56,9 @@ describe('migrations', () => {
     await expect(as(url, 'one').query('select * from half')).rejects.toThrow('does not exist');
     rmSync(join(folder, '002_bad'), { recursive: true });
     write('001_thing', 'create table thing (id int primary key)');
-    await expect(migrate(url, plan('one'))).rejects.toThrow('one/001_thing was changed after it had been applied');
+    await expect(migrate(url, plan('one'))).rejects.toThrow(
+      'one/001_thing was changed after it had been applied',
+    );
   });
 });
 
@@ -81,7 +87,9 @@ describe('database', () => {
   it('sets the account for the transaction only', async () => {
     const read = "select current_setting('app.account', true) as account";
     expect(await database.transaction((tx) => tx.query(read), 'a-1')).toEqual([{ account: 'a-1' }]);
-    const after = await Promise.all(Array.from({ length: 6 }, () => database.query<{ account: string | null }>(read)));
+    const after = await Promise.all(
+      Array.from({ length: 6 }, () => database.query<{ account: string | null }>(read)),
+    );
     expect(after.flat().every(({ account }) => !account)).toBe(true);
   });
 
@@ -90,7 +98,11 @@ describe('database', () => {
     const stop = await database.listen('one_test', (payload) => heard.push(payload));
     await database.query("select pg_notify('one_test', 'x')");
     await until(() => heard.includes('x'));
-    await database.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'nebo-one-listen'").catch(() => undefined);
+    await database
+      .query(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'nebo-one-listen'",
+      )
+      .catch(() => undefined);
     await until(() => heard.includes(''));
     await stop();
   });

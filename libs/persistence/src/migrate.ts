@@ -60,7 +60,9 @@ async function migrateSchema(client: pg.Client, plan: SchemaPlan): Promise<strin
     const present = known.get(name);
     if (present === checksum) continue;
     if (present !== undefined) {
-      throw new Error(`migration ${plan.schema}/${name} was changed after it had been applied; add a new one instead`);
+      throw new Error(
+        `migration ${plan.schema}/${name} was changed after it had been applied; add a new one instead`,
+      );
     }
     try {
       await client.query('begin');
@@ -72,7 +74,9 @@ async function migrateSchema(client: pg.Client, plan: SchemaPlan): Promise<strin
       await client.query('commit');
     } catch (error) {
       await client.query('rollback');
-      throw new Error(`migration ${plan.schema}/${name} failed: ${(error as Error).message}`, { cause: error });
+      throw new Error(`migration ${plan.schema}/${name} failed: ${(error as Error).message}`, {
+        cause: error,
+      });
     }
     applied.push(`${plan.schema}/${name}`);
   }

@@ -14,7 +14,14 @@ import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fa
 import { identityHeader, type Identity } from '@nebo/contracts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { ApiError, type ErrorAnswer, errorAnswer, unauthorized, unsupportedMediaType } from './errors.js';
+import {
+  ApiError,
+  type ErrorAnswer,
+  errorAnswer,
+  mayDrain,
+  unauthorized,
+  unsupportedMediaType,
+} from './errors.js';
 import type { Heard } from '@nebo/bus';
 import { HealthRegistry, type HealthReport } from './health.js';
 import { KitModule } from './kit.module.js';
@@ -105,7 +112,8 @@ function installParsers(fastify: FastifyInstance): void {
   fastify.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
   fastify.addHook('preParsing', (request, _reply, payload, done) => {
     const length = request.headers['content-length'];
-    const hasBody = request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
+    const hasBody =
+      request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
     const wanted = uploadType(request) ?? 'application/json';
     const given = (request.headers['content-type'] ?? '').split(';')[0]!.trim().toLowerCase();
     if (hasBody && given !== wanted) return done(unsupportedMediaType(wanted), payload);
@@ -128,7 +136,11 @@ function installIdentity(fastify: FastifyInstance, definition: ServiceDefinition
     const path = request.url.split('?', 1)[0]!;
     if (open.has(path)) return done();
     const identity = runtime.signer.read(headerOf(request, identityHeader));
-    const wanted: Identity['kind'] = path.startsWith('/internal/') ? 'service' : path.startsWith('/agent/') ? 'agent' : door;
+    const wanted: Identity['kind'] = path.startsWith('/internal/')
+      ? 'service'
+      : path.startsWith('/agent/')
+        ? 'agent'
+        : door;
     if (identity?.kind !== wanted) return done(unauthorized());
     request.identity = identity;
     return done();
@@ -155,7 +167,10 @@ class ErrorFilter implements ExceptionFilter {
     const answer = errorAnswer(error, String(request.id));
     if (answer.status >= 500) {
       const cause = error instanceof ApiError ? (error.cause ?? error) : error;
-      this.log.error({ err: cause, request_id: request.id, path: request.url.split('?')[0] }, 'request failed');
+      this.log.error(
+        { err: cause, request_id: request.id, path: request.url.split('?')[0] },
+        'request failed',
+      );
     }
     if (reply.raw.headersSent) {
       // A stream that fails in its middle must not look complete.
@@ -163,6 +178,11 @@ class ErrorFilter implements ExceptionFilter {
       return;
     }
     const body = this.errorBody?.(request.url, answer) ?? answer.body;
+    if (!request.raw.complete && mayDrain(request.headers)) {
+      // Fastify would close the connection under a client that is still sending.
+      reply.removeHeader('connection');
+      request.raw.resume();
+    }
     void reply.status(answer.status).headers(answer.headers).send(body);
   }
 }

@@ -1,6 +1,16 @@
 import { Config, ConfigError } from './config.js';
 
-const config = new Config({ PORT: '4000', BAD: '4e3', HUGE: '70000', EMPTY: '', LIST: 'a, b,,c ', RATE: '10/60', OFF: '0', URL: 'http://x:1', FTP: 'ftp://x' });
+const config = new Config({
+  PORT: '4000',
+  BAD: '4e3',
+  HUGE: '70000',
+  EMPTY: '',
+  LIST: 'a, b,,c ',
+  RATE: '10/60',
+  OFF: '0',
+  URL: 'http://x:1',
+  FTP: 'ftp://x',
+});
 
 describe('config', () => {
   it('reads what is there and falls back for what is not', () => {

@@ -39,7 +39,10 @@ export class Config {
 
   /** A comma list; empty when absent. */
   list(name: string): string[] {
-    return (this.env[name] ?? '').split(',').map((part) => part.trim()).filter(Boolean);
+    return (this.env[name] ?? '')
+      .split(',')
+      .map((part) => part.trim())
+      .filter(Boolean);
   }
 
   /** An absolute URL of one of the protocols. */
@@ -47,7 +50,9 @@ export class Config {
     const text = this.text(name, fallback);
     const url = URL.canParse(text) ? new URL(text) : undefined;
     if (!url || !protocols.includes(url.protocol)) {
-      throw new ConfigError(`${name} must be an address starting with ${protocols.map((p) => `${p}//`).join(' or ')}, not "${text}"`);
+      throw new ConfigError(
+        `${name} must be an address starting with ${protocols.map((p) => `${p}//`).join(' or ')}, not "${text}"`,
+      );
     }
     return text;
   }

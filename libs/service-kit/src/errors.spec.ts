@@ -1,22 +1,40 @@
 import { HttpException, NotFoundException } from '@nestjs/common';
-import { ApiError, billingUnavailable, errorAnswer, fieldError, notFound, unsupportedMediaType } from './errors.js';
+import {
+  ApiError,
+  billingUnavailable,
+  errorAnswer,
+  fieldError,
+  notFound,
+  unsupportedMediaType,
+} from './errors.js';
 
 describe('error answers', () => {
   it('show code and message of what a caller may see', () => {
-    expect(errorAnswer(notFound(), 'r')).toMatchObject({ status: 404, body: { error: { code: 'not_found' } } });
+    expect(errorAnswer(notFound(), 'r')).toMatchObject({
+      status: 404,
+      body: { error: { code: 'not_found' } },
+    });
     expect(errorAnswer(unsupportedMediaType('application/gzip'), 'r').status).toBe(415);
   });
 
   it('422 has the fields in both forms', () => {
     const { body } = errorAnswer(fieldError('name', 'is taken'), 'r');
-    expect(body).toMatchObject({ error: { code: 'validation_error', message: 'name: is taken', details: [{ loc: ['body', 'name'] }] }, detail: [{ msg: 'is taken' }] });
+    expect(body).toMatchObject({
+      error: { code: 'validation_error', message: 'name: is taken', details: [{ loc: ['body', 'name'] }] },
+      detail: [{ msg: 'is taken' }],
+    });
   });
 
   it('a 5xx shows the request id and nothing of the inside', () => {
     const answer = errorAnswer(new Error('password=hunter2 at /srv/db.ts:1'), 'req-1');
-    expect(answer).toMatchObject({ status: 500, body: { error: { code: 'internal_error', request_id: 'req-1' } } });
+    expect(answer).toMatchObject({
+      status: 500,
+      body: { error: { code: 'internal_error', request_id: 'req-1' } },
+    });
     expect(JSON.stringify(answer)).not.toContain('hunter2');
-    expect(JSON.stringify(errorAnswer(billingUnavailable(new Error('hunter2')), 'req-1'))).not.toContain('hunter2');
+    expect(JSON.stringify(errorAnswer(billingUnavailable(new Error('hunter2')), 'req-1'))).not.toContain(
+      'hunter2',
+    );
   });
 
   it.each([
@@ -31,6 +49,10 @@ describe('error answers', () => {
   });
 
   it('hands headers on', () => {
-    expect(errorAnswer(new ApiError(429, 'x', 'y', { headers: { 'retry-after': '3' } }), 'r').headers['retry-after']).toBe('3');
+    expect(
+      errorAnswer(new ApiError(429, 'x', 'y', { headers: { 'retry-after': '3' } }), 'r').headers[
+        'retry-after'
+      ],
+    ).toBe('3');
   });
 });

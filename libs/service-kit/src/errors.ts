@@ -57,7 +57,9 @@ export const unavailable = (message: string, cause?: unknown) =>
 export function validationError(detail: FieldError[]): ApiError {
   const first = detail[0];
   const where = first ? first.loc.slice(1).join('.') || String(first.loc[0]) : 'body';
-  return new ApiError(422, 'validation_error', first ? `${where}: ${first.msg}` : 'validation failed', { detail });
+  return new ApiError(422, 'validation_error', first ? `${where}: ${first.msg}` : 'validation failed', {
+    detail,
+  });
 }
 
 /** 422 for one field of the body. */
@@ -68,7 +70,10 @@ export const fieldError = (field: string, msg: string, type = 'value_error') =>
 export interface ErrorAnswer {
   status: number;
   headers: Record<string, string>;
-  body: { error: { code: string; message: string; details?: readonly FieldError[]; request_id?: string }; detail?: readonly FieldError[] };
+  body: {
+    error: { code: string; message: string; details?: readonly FieldError[]; request_id?: string };
+    detail?: readonly FieldError[];
+  };
 }
 
 const codesByStatus: Record<number, [string, string]> = {
@@ -105,7 +110,10 @@ export function errorAnswer(error: unknown, requestId: string): ErrorAnswer {
     };
   }
   const status = statusOf(error);
-  const [code, message] = codesByStatus[status] ?? ['internal_error', 'something failed on our side; the request id finds it in the log'];
+  const [code, message] = codesByStatus[status] ?? [
+    'internal_error',
+    'something failed on our side; the request id finds it in the log',
+  ];
   return {
     status,
     headers,
@@ -118,4 +126,16 @@ function statusOf(error: unknown): number {
   const carrier = error as { getStatus?: () => number; statusCode?: number } | null;
   const status = carrier?.getStatus?.() ?? carrier?.statusCode;
   return typeof status === 'number' && codesByStatus[status] ? status : 500;
+}
+
+/** Most bytes of a refused body that are read and thrown away, so that the client gets to read the refusal. */
+const drainLimit = 64 * 1024 * 1024;
+
+/**
+ * Whether the rest of a refused body may be read to its end: closing the connection on a client that is still sending
+ * would cost it the answer. A body of unknown or absurd length is not read.
+ */
+export function mayDrain(headers: Readonly<Record<string, unknown>>): boolean {
+  const length = headers['content-length'];
+  return length === undefined ? headers['transfer-encoding'] === undefined : Number(length) <= drainLimit;
 }

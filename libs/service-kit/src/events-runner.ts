@@ -10,7 +10,8 @@ export class EventsRunner {
   static provider(definition: ServiceDefinition, runtime: Runtime, database: Database) {
     return {
       provide: EventsRunner,
-      useFactory: (modules: ModuleRef, health: HealthRegistry) => new EventsRunner(definition, runtime, database, modules, health),
+      useFactory: (modules: ModuleRef, health: HealthRegistry) =>
+        new EventsRunner(definition, runtime, database, modules, health),
       inject: [ModuleRef, HealthRegistry],
     };
   }

@@ -55,7 +55,9 @@ describe('idempotency', () => {
 
   it('keeps nothing of an effect that failed', async () => {
     const key = randomUUID();
-    const failing = database.transaction((tx) => once(tx, { scope: 's', key, hash: 'h' }, () => Promise.reject(new Error('no money'))));
+    const failing = database.transaction((tx) =>
+      once(tx, { scope: 's', key, hash: 'h' }, () => Promise.reject(new Error('no money'))),
+    );
     await expect(failing).rejects.toThrow('no money');
     const rows = await database.query('select 1 from idempotency_key where key = $1', [key]);
     expect(rows).toEqual([]);
@@ -64,12 +66,20 @@ describe('idempotency', () => {
   it('an answer with a secret is not kept: the repeat is 409 with the id', async () => {
     const key = randomUUID();
     const { body } = await post(key, 'h', 0, true);
-    await expect(post(key)).rejects.toMatchObject({ status: 409, code: 'already_created', message: expect.stringContaining(body.id) });
-    const [row] = await database.query<{ body: unknown }>('select body from idempotency_key where key = $1', [key]);
+    await expect(post(key)).rejects.toMatchObject({
+      status: 409,
+      code: 'already_created',
+      message: expect.stringContaining(body.id),
+    });
+    const [row] = await database.query<{ body: unknown }>('select body from idempotency_key where key = $1', [
+      key,
+    ]);
     expect(row!.body).toBeNull();
   });
 
   it('the same content in another order has the same hash text', () => {
-    expect(canonical({ b: [1, { d: 1, c: undefined }], a: null })).toBe(canonical({ a: null, b: [1, { c: undefined, d: 1 }] }));
+    expect(canonical({ b: [1, { d: 1, c: undefined }], a: null })).toBe(
+      canonical({ a: null, b: [1, { c: undefined, d: 1 }] }),
+    );
   });
 });

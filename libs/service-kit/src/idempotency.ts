@@ -37,9 +37,16 @@ export function idempotentRequest(
 ): IdempotentRequest | null {
   if (header === undefined) return null;
   if (Array.isArray(header) || !/^[\x21-\x7e]{1,255}$/.test(header)) {
-    throw badRequest('idempotency_key_invalid', 'Idempotency-Key must be one value of 1 to 255 printable characters');
+    throw badRequest(
+      'idempotency_key_invalid',
+      'Idempotency-Key must be one value of 1 to 255 printable characters',
+    );
   }
-  return { scope: `${identity.account_id}|${identity.key_id}|${method}|${path.split('?')[0]}`, key: header, hash };
+  return {
+    scope: `${identity.account_id}|${identity.key_id}|${method}|${path.split('?')[0]}`,
+    key: header,
+    hash,
+  };
 }
 
 interface Row {
@@ -65,9 +72,14 @@ export async function once<T>(
     [`${request.scope}|${request.key}`],
   );
   if (!lock!.locked) {
-    throw new ApiError(409, 'idempotency_in_progress', 'a request with this Idempotency-Key is still running', {
-      headers: { 'retry-after': '1' },
-    });
+    throw new ApiError(
+      409,
+      'idempotency_in_progress',
+      'a request with this Idempotency-Key is still running',
+      {
+        headers: { 'retry-after': '1' },
+      },
+    );
   }
   const [known] = await tx.query<Row>(
     'select request_hash, status, body, resource_id from idempotency_key where scope = $1 and key = $2',
@@ -96,7 +108,11 @@ function repeat<T>(known: Row, request: IdempotentRequest): OnceAnswer<T> {
     });
   }
   if (known.resource_id) {
-    throw new ApiError(409, 'already_created', `already created as ${known.resource_id}; its secret is shown only once`);
+    throw new ApiError(
+      409,
+      'already_created',
+      `already created as ${known.resource_id}; its secret is shown only once`,
+    );
   }
   return { status: known.status, body: known.body as T, repeated: true };
 }

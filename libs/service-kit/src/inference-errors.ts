@@ -25,7 +25,12 @@ export const inferenceErrorType = (status: number): string => typesByStatus[stat
  */
 export function inferenceErrorBody(path: string, answer: Pick<ErrorAnswer, 'status' | 'body'>): object {
   const { code, message, request_id: requestId } = answer.body.error;
-  const error = { type: inferenceErrorType(answer.status), code, message, ...(requestId ? { request_id: requestId } : {}) };
+  const error = {
+    type: inferenceErrorType(answer.status),
+    code,
+    message,
+    ...(requestId ? { request_id: requestId } : {}),
+  };
   const pathname = path.split('?', 1)[0]!;
   const isMessages = pathname === '/v1/messages' || pathname.startsWith('/v1/messages/');
   return isMessages ? { type: 'error', error } : { error };

@@ -1,4 +1,14 @@
-import { Controller, type DynamicModule, Get, Header, Inject, Injectable, Module, type OnModuleDestroy, Res } from '@nestjs/common';
+import {
+  Controller,
+  type DynamicModule,
+  Get,
+  Header,
+  Inject,
+  Injectable,
+  Module,
+  type OnModuleDestroy,
+  Res,
+} from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import { Database } from '@nebo/persistence';
 import type { FastifyReply } from 'fastify';
@@ -34,7 +44,9 @@ class Housekeeping implements OnModuleDestroy {
 
   constructor(database: Database, @Inject(RUNTIME) runtime: Runtime) {
     this.timer = setInterval(() => {
-      pruneIdempotencyKeys(database).catch((err: unknown) => runtime.log.warn({ err }, 'housekeeping failed'));
+      pruneIdempotencyKeys(database).catch((err: unknown) =>
+        runtime.log.warn({ err }, 'housekeeping failed'),
+      );
     }, 3_600_000).unref();
   }
 

@@ -6,12 +6,16 @@ const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
 /** The process's log: JSON lines on stderr, so that stdout stays for data. Secrets that slip into fields are masked. */
 export function createLog(config: Config, name: string): Logger {
   const level = config.text('NEBO_LOG_LEVEL', 'info');
-  if (!levels.includes(level)) throw new Error(`NEBO_LOG_LEVEL must be one of ${levels.join(', ')}, not "${level}"`);
+  if (!levels.includes(level))
+    throw new Error(`NEBO_LOG_LEVEL must be one of ${levels.join(', ')}, not "${level}"`);
   return pino(
     {
       level,
       base: { name },
-      redact: { paths: ['*.authorization', '*.password', '*.key', '*.token', '*.secret', 'headers.authorization'], censor: '********' },
+      redact: {
+        paths: ['*.authorization', '*.password', '*.key', '*.token', '*.secret', 'headers.authorization'],
+        censor: '********',
+      },
     },
     // Synchronous: what was logged before a crash is what one wants to read after it.
     pino.destination({ fd: 2, sync: true }),

@@ -43,14 +43,20 @@ function idleRuntime(): Runtime {
  * address, one operation id per path, sorted so that the committed file changes only where the contract does.
  * @throws Error when two operations share an id or two services disagree about a record
  */
-export async function contractDocument({ title, description, definitions }: ContractPlan): Promise<JsonObject> {
+export async function contractDocument({
+  title,
+  description,
+  definitions,
+}: ContractPlan): Promise<JsonObject> {
   const paths: JsonObject = {};
   const schemas: JsonObject = {};
   const runtime = idleRuntime();
   for (const definition of definitions) {
     const document = await documentOf(definition, runtime);
     collectPaths(definition.name, document, paths);
-    for (const [name, schema] of Object.entries((document.components?.schemas ?? {}) as unknown as JsonObject)) {
+    for (const [name, schema] of Object.entries(
+      (document.components?.schemas ?? {}) as unknown as JsonObject,
+    )) {
       const clean = cleaned(schema);
       if (schemas[name] && JSON.stringify(schemas[name]) !== JSON.stringify(clean)) {
         throw new Error(`${definition.name} declares ${name} differently from another service`);
@@ -73,12 +79,18 @@ export async function contractDocument({ title, description, definitions }: Cont
 }
 
 async function documentOf(definition: ServiceDefinition, runtime: Runtime): Promise<OpenAPIObject> {
-  const app = await NestFactory.create<NestFastifyApplication>(KitModule.forService(definition, runtime), new FastifyAdapter(), {
-    logger: false,
-    abortOnError: false,
-  });
+  const app = await NestFactory.create<NestFastifyApplication>(
+    KitModule.forService(definition, runtime),
+    new FastifyAdapter(),
+    {
+      logger: false,
+      abortOnError: false,
+    },
+  );
   // An operation's own tag only: the generator would add the controller's name.
-  return SwaggerModule.createDocument(app, new DocumentBuilder().setOpenAPIVersion('3.1.0').build(), { autoTagControllers: false });
+  return SwaggerModule.createDocument(app, new DocumentBuilder().setOpenAPIVersion('3.1.0').build(), {
+    autoTagControllers: false,
+  });
 }
 
 function collectPaths(service: string, document: OpenAPIObject, paths: JsonObject): void {
@@ -110,8 +122,15 @@ function collectPaths(service: string, document: OpenAPIObject, paths: JsonObjec
 
 /** Exactly the parameters of this path: a handler with two paths declares those of both. */
 function parametersOf(operation: JsonObject, path: string): Json[] {
-  const declared = ((operation['parameters'] ?? []) as JsonObject[]).filter((parameter) => parameter['in'] === 'query');
-  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({ name: name!, in: 'path', required: true, schema: { type: 'string' } }));
+  const declared = ((operation['parameters'] ?? []) as JsonObject[]).filter(
+    (parameter) => parameter['in'] === 'query',
+  );
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name: name!,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }));
   return [...inPath, ...declared];
 }
 

@@ -51,7 +51,11 @@ export class Peers {
         method: call.method ?? (body === undefined ? 'GET' : 'POST'),
         path,
         headers: {
-          [identityHeader]: this.runtime.signer.sign({ kind: 'service', service: this.me, account_id: call.account }),
+          [identityHeader]: this.runtime.signer.sign({
+            kind: 'service',
+            service: this.me,
+            account_id: call.account,
+          }),
           'x-nebo-operation': call.operationId ?? randomUUID(),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },

@@ -59,7 +59,11 @@ export async function busFrom(config: Config, log: Logger): Promise<EventBus> {
 }
 
 /** Makes schemas, roles and missing migrations of services; several processes may do it at once. */
-export async function migrateServices(adminUrl: string, masterKey: MasterKey, definitions: readonly ServiceDefinition[]): Promise<string[]> {
+export async function migrateServices(
+  adminUrl: string,
+  masterKey: MasterKey,
+  definitions: readonly ServiceDefinition[],
+): Promise<string[]> {
   return migrate(
     adminUrl,
     definitions.map(({ name, migrations }) => ({
@@ -72,7 +76,10 @@ export async function migrateServices(adminUrl: string, masterKey: MasterKey, de
 
 /** Port of a service in the split form: `NEBO_APPS_BUILDER_PORT`, or its default. */
 export function servicePort(config: Config, service: string): number {
-  return config.port(urlSettingOf(service).replace(/_URL$/, '_PORT'), 4100 + serviceNames.indexOf(service as never));
+  return config.port(
+    urlSettingOf(service).replace(/_URL$/, '_PORT'),
+    4100 + serviceNames.indexOf(service as never),
+  );
 }
 
 /**
@@ -84,9 +91,13 @@ export async function runAlone(definition: ServiceDefinition): Promise<void> {
     const adminUrl = config.url('DATABASE_URL', undefined, ['postgres:', 'postgresql:']);
     const bus = await busFrom(config, log);
     const runtime = createRuntime({ config, log, adminUrl, bus });
-    if (config.text('NEBO_MIGRATE', 'on') !== 'off') await migrateServices(adminUrl, runtime.masterKey, [definition]);
+    if (config.text('NEBO_MIGRATE', 'on') !== 'off')
+      await migrateServices(adminUrl, runtime.masterKey, [definition]);
     const service: RunningService = await bootService(definition, runtime);
-    const port = await service.listen(servicePort(config, definition.name), config.text('NEBO_BIND', '127.0.0.1'));
+    const port = await service.listen(
+      servicePort(config, definition.name),
+      config.text('NEBO_BIND', '127.0.0.1'),
+    );
     log.info({ port }, `${definition.name} is ready`);
     return async () => {
       await service.close();
@@ -97,7 +108,10 @@ export async function runAlone(definition: ServiceDefinition): Promise<void> {
 }
 
 /** Starts something that runs until a signal; a wrong setting is one line and exit code 1. */
-export async function runProcess(name: string, start: (config: Config, log: Logger) => Promise<() => Promise<void>>): Promise<void> {
+export async function runProcess(
+  name: string,
+  start: (config: Config, log: Logger) => Promise<() => Promise<void>>,
+): Promise<void> {
   const config = new Config();
   try {
     const stop = await start(config, createLog(config, name));

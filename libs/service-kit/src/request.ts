@@ -1,6 +1,12 @@
 import { createHash } from 'node:crypto';
 import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
-import type { AgentIdentity, Identity, InferenceIdentity, KeyIdentity, ServiceIdentity } from '@nebo/contracts';
+import type {
+  AgentIdentity,
+  Identity,
+  InferenceIdentity,
+  KeyIdentity,
+  ServiceIdentity,
+} from '@nebo/contracts';
 import type { FastifyRequest } from 'fastify';
 import { unauthorized } from './errors.js';
 import { type IdempotentRequest, idempotentRequest } from './idempotency.js';
@@ -13,14 +19,19 @@ declare module 'fastify' {
 
 const requestOf = (context: ExecutionContext) => context.switchToHttp().getRequest<FastifyRequest>();
 
-function callerOf<K extends Identity['kind']>(context: ExecutionContext, kind: K): Extract<Identity, { kind: K }> {
+function callerOf<K extends Identity['kind']>(
+  context: ExecutionContext,
+  kind: K,
+): Extract<Identity, { kind: K }> {
   const { identity } = requestOf(context);
   if (identity?.kind !== kind) throw unauthorized();
   return identity as Extract<Identity, { kind: K }>;
 }
 
 /** The key that calls a contract operation. */
-export const Caller = createParamDecorator((_: unknown, context: ExecutionContext): KeyIdentity => callerOf(context, 'key'));
+export const Caller = createParamDecorator((_: unknown, context: ExecutionContext): KeyIdentity =>
+  callerOf(context, 'key'),
+);
 
 /** The inference key that calls. */
 export const InferenceCaller = createParamDecorator(
@@ -28,26 +39,28 @@ export const InferenceCaller = createParamDecorator(
 );
 
 /** The service that calls an internal operation. */
-export const CallingService = createParamDecorator(
-  (_: unknown, context: ExecutionContext): ServiceIdentity => callerOf(context, 'service'),
+export const CallingService = createParamDecorator((_: unknown, context: ExecutionContext): ServiceIdentity =>
+  callerOf(context, 'service'),
 );
 
 /** The region agent that calls. */
-export const CallingAgent = createParamDecorator(
-  (_: unknown, context: ExecutionContext): AgentIdentity => callerOf(context, 'agent'),
+export const CallingAgent = createParamDecorator((_: unknown, context: ExecutionContext): AgentIdentity =>
+  callerOf(context, 'agent'),
 );
 
 /**
  * The request as `Idempotency` needs it: null without the header. The hash is that of the JSON body; an upload sets its
  * own afterwards.
  */
-export const Idempotent = createParamDecorator((_: unknown, context: ExecutionContext): IdempotentRequest | null => {
-  const request = requestOf(context);
-  const { identity } = request;
-  if (identity?.kind !== 'key') return null;
-  const hash = createHash('sha256').update(canonical(request.body)).digest('hex');
-  return idempotentRequest(identity, request.method, request.url, request.headers['idempotency-key'], hash);
-});
+export const Idempotent = createParamDecorator(
+  (_: unknown, context: ExecutionContext): IdempotentRequest | null => {
+    const request = requestOf(context);
+    const { identity } = request;
+    if (identity?.kind !== 'key') return null;
+    const hash = createHash('sha256').update(canonical(request.body)).digest('hex');
+    return idempotentRequest(identity, request.method, request.url, request.headers['idempotency-key'], hash);
+  },
+);
 
 /** JSON with sorted keys, so that the same content in another order counts as the same request. */
 export function canonical(value: unknown): string {

@@ -7,7 +7,14 @@ import type { MasterKey } from './secrets.js';
 import type { ServiceTarget } from './target.js';
 
 /** Names of the services, as in folders, subjects and settings. */
-export const serviceNames = ['identity-billing', 'compute', 'networking', 'dns', 'apps-builder', 'inference-router'] as const;
+export const serviceNames = [
+  'identity-billing',
+  'compute',
+  'networking',
+  'dns',
+  'apps-builder',
+  'inference-router',
+] as const;
 export type ServiceName = (typeof serviceNames)[number];
 
 /** The schema of a service in PostgreSQL. */
@@ -43,7 +50,8 @@ export class Targets {
   /** @throws Error when the process was started without an address for the service */
   get(service: string): ServiceTarget {
     const target = this.byName.get(service);
-    if (!target) throw new Error(`${urlSettingOf(service)} is not set and ${service} does not run in this process`);
+    if (!target)
+      throw new Error(`${urlSettingOf(service)} is not set and ${service} does not run in this process`);
     return target;
   }
 

@@ -48,13 +48,26 @@ export class LocalTarget implements ServiceTarget {
       ...(signal ? { signal } : {}),
       payloadAsStream: true,
     });
-    return { status: answer.statusCode, headers: answer.headers as IncomingHttpHeaders, body: answer.stream() };
+    return {
+      status: answer.statusCode,
+      headers: answer.headers as IncomingHttpHeaders,
+      body: answer.stream(),
+    };
   }
 
   async close(): Promise<void> {}
 }
 
-const hopByHop = new Set(['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'te', 'trailer', 'transfer-encoding', 'upgrade']);
+const hopByHop = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
 
 /** A service in another process, over keep-alive connections without limits on streams. */
 export class RemoteTarget implements ServiceTarget {
@@ -79,13 +92,14 @@ export class RemoteTarget implements ServiceTarget {
     for (const [name, value] of Object.entries(request.headers)) {
       if (value !== undefined && !hopByHop.has(name) && name !== 'expect') headers[name] = value;
     }
-    const hasBody = request.headers['content-length'] !== undefined || request.headers['transfer-encoding'] !== undefined;
+    const hasBody =
+      request.headers['content-length'] !== undefined || request.headers['transfer-encoding'] !== undefined;
     this.pool.stream(
       {
         method: request.method as Dispatcher.HttpMethod,
         path: request.url!,
         headers,
-        body: hasBody ? request : null,
+        body: hasBody ? detached(request) : null,
         signal: abort.signal,
       },
       ({ statusCode, headers: answered }) => {
@@ -118,6 +132,20 @@ export class RemoteTarget implements ServiceTarget {
   async close(): Promise<void> {
     await this.pool.close();
   }
+}
+
+/**
+ * The body of a request as a stream of its own: undici destroys a body whose upstream fails, and with the request itself the
+ * client would lose the connection on which the error is to be told.
+ */
+function detached(request: IncomingMessage): Readable {
+  const body = new PassThrough();
+  request.once('close', () => {
+    if (!request.complete) body.destroy(new Error('the client left'));
+  });
+  // An error is told through undici's callback; without a listener it would end the process.
+  body.on('error', () => undefined);
+  return request.pipe(body);
 }
 
 /** An empty readable, for answers without a body. */

@@ -22,9 +22,13 @@ class Body {
 class Closed extends Body {}
 
 const pipe = new ContractPipe();
-const body = (value: unknown, metatype: new () => object = Body) => pipe.transform(value, { type: 'body', metatype });
+const body = (value: unknown, metatype: new () => object = Body) =>
+  pipe.transform(value, { type: 'body', metatype });
 const refusal = async (work: Promise<unknown>) => {
-  const error = await work.then(() => undefined, (reason: ApiError) => reason);
+  const error = await work.then(
+    () => undefined,
+    (reason: ApiError) => reason,
+  );
   return error?.detail?.map(({ loc, type }) => `${loc.join('.')} ${type}`);
 };
 
@@ -58,7 +62,9 @@ describe('validation', () => {
   });
 
   it('a closed body refuses unknown fields by name', async () => {
-    expect(await refusal(body({ name: 'x', start_cmd: 'y' }, Closed))).toEqual(['body.start_cmd extra_forbidden']);
+    expect(await refusal(body({ name: 'x', start_cmd: 'y' }, Closed))).toEqual([
+      'body.start_cmd extra_forbidden',
+    ]);
   });
 
   it.each(['0', '201', '1e2', '-1', '1.5', 'x', ''])('limit=%s is refused', async (limit) => {
@@ -66,7 +72,12 @@ describe('validation', () => {
   });
 
   it('reads limit and offset', async () => {
-    expect(await pipe.transform({ limit: '200', offset: '7' }, { type: 'query', metatype: PageQuery })).toEqual({ limit: 200, offset: 7 });
-    expect(await pipe.transform({}, { type: 'query', metatype: PageQuery })).toEqual({ limit: 50, offset: 0 });
+    expect(
+      await pipe.transform({ limit: '200', offset: '7' }, { type: 'query', metatype: PageQuery }),
+    ).toEqual({ limit: 200, offset: 7 });
+    expect(await pipe.transform({}, { type: 'query', metatype: PageQuery })).toEqual({
+      limit: 50,
+      offset: 0,
+    });
   });
 });

@@ -39,7 +39,8 @@ export class ContractPipe implements PipeTransform {
   async transform(value: unknown, { type, metatype }: ArgumentMetadata): Promise<unknown> {
     if (!metatype || type === 'custom' || type === 'param' || isPlain(metatype)) return value;
     if (type === 'body') {
-      if (value === undefined) throw validationError([{ loc: ['body'], msg: 'a body is required', type: 'missing' }]);
+      if (value === undefined)
+        throw validationError([{ loc: ['body'], msg: 'a body is required', type: 'missing' }]);
       if (typeof value !== 'object' || value === null || Array.isArray(value)) {
         throw validationError([{ loc: ['body'], msg: 'the body must be a JSON object', type: 'model_type' }]);
       }
@@ -51,10 +52,12 @@ export class ContractPipe implements PipeTransform {
       forbidNonWhitelisted: type === 'body' && Reflect.getMetadata(closedMetadata, metatype) === true,
       forbidUnknownValues: false,
     });
-    if (errors.length > 0) throw validationError(errors.flatMap((error) => fieldErrors(error, [type], value)));
+    if (errors.length > 0)
+      throw validationError(errors.flatMap((error) => fieldErrors(error, [type], value)));
     // PostgreSQL's text holds no NUL; let through, it would come back as a failure of ours.
     const nul = pathOfNul(instance, [type]);
-    if (nul) throw validationError([{ loc: nul, msg: 'must not contain a NUL character', type: 'value_error' }]);
+    if (nul)
+      throw validationError([{ loc: nul, msg: 'must not contain a NUL character', type: 'value_error' }]);
     return instance;
   }
 }
@@ -63,7 +66,9 @@ function pathOfNul(value: unknown, path: (string | number)[]): (string | number)
   if (typeof value === 'string') return value.includes('\0') ? path : null;
   if (value === null || typeof value !== 'object') return null;
   for (const [key, item] of Object.entries(value)) {
-    const found = key.includes('\0') ? path : pathOfNul(item, [...path, Array.isArray(value) ? Number(key) : key]);
+    const found = key.includes('\0')
+      ? path
+      : pathOfNul(item, [...path, Array.isArray(value) ? Number(key) : key]);
     if (found) return found;
   }
   return null;
@@ -83,6 +88,9 @@ function fieldErrors(error: ValidationError, path: (string | number)[], parent: 
   }
   const [constraint, message] = Object.entries(error.constraints ?? {})[0] ?? [];
   if (!constraint) return nested;
-  const msg = constraint === 'whitelistValidation' ? 'there is no such field' : message!.replace(`${error.property} `, '');
+  const msg =
+    constraint === 'whitelistValidation'
+      ? 'there is no such field'
+      : message!.replace(`${error.property} `, '');
   return [{ loc, msg, type: types[constraint] ?? 'value_error' }, ...nested];
 }

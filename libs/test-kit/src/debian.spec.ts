@@ -20,13 +20,16 @@ describe('ensureDebianPackages', () => {
 });
 
 describe('what the scripts of tools/ import', () => {
-  it.each(['debian.ts', '../../embedded-postgres/src/postgres-binaries.ts'])('%s loads in Node as it is', async (name) => {
-    const url = new URL(`./${name}`, import.meta.url).href;
-    const args = [
-      '--input-type=module',
-      '-e',
-      `console.log(Object.keys(await import(${JSON.stringify(url)})).length > 0)`,
-    ];
-    expect((await promisify(execFile)(process.execPath, args)).stdout).toBe('true\n');
-  });
+  it.each(['debian.ts', '../../embedded-postgres/src/postgres-binaries.ts'])(
+    '%s loads in Node as it is',
+    async (name) => {
+      const url = new URL(`./${name}`, import.meta.url).href;
+      const args = [
+        '--input-type=module',
+        '-e',
+        `console.log(Object.keys(await import(${JSON.stringify(url)})).length > 0)`,
+      ];
+      expect((await promisify(execFile)(process.execPath, args)).stdout).toBe('true\n');
+    },
+  );
 });

@@ -20,7 +20,11 @@ async function makeApp({ baseUrl, key, credentials }) {
 /** CPU per request of reading one app through the gateway, against a bare hello, interleaved. */
 export async function benchGateway() {
   const port = await freePort();
-  const hello = spawn(process.execPath, [fileURLToPath(new URL('hello.mjs', import.meta.url)), String(port)], { stdio: 'inherit' });
+  const hello = spawn(
+    process.execPath,
+    [fileURLToPath(new URL('hello.mjs', import.meta.url)), String(port)],
+    { stdio: 'inherit' },
+  );
   await untilReady(`http://127.0.0.1:${port}/`, hello);
   const one = await startInstallation();
   const split = await startSplit().catch((error) => {
@@ -29,9 +33,22 @@ export async function benchGateway() {
   });
   const lanes = [
     { name: 'bare node:http hello', url: `http://127.0.0.1:${port}/`, pids: [hello.pid], goal: 1 },
-    { name: 'GET one app, one process', url: `${one.baseUrl}/apps/${await makeApp(one)}`, key: one.key, pids: [one.child.pid], goal: 7 },
+    {
+      name: 'GET one app, one process',
+      url: `${one.baseUrl}/apps/${await makeApp(one)}`,
+      key: one.key,
+      pids: [one.child.pid],
+      goal: 7,
+    },
   ];
-  if (split) lanes.push({ name: 'GET one app, across processes', url: `${split.baseUrl}/apps/${await makeApp(split)}`, key: split.key, pids: split.pids, goal: 12 });
+  if (split)
+    lanes.push({
+      name: 'GET one app, across processes',
+      url: `${split.baseUrl}/apps/${await makeApp(split)}`,
+      key: split.key,
+      pids: split.pids,
+      goal: 12,
+    });
   try {
     for (const lane of lanes) await load({ ...laneLoad(lane), ms: 2_000 }); // warm
     for (let round = 0; round < rounds; round += 1) {
@@ -54,7 +71,10 @@ export async function benchGateway() {
   ].join('\n');
 }
 
-const laneLoad = (lane) => ({ url: lane.url, headers: lane.key ? { authorization: `Bearer ${lane.key}` } : {} });
+const laneLoad = (lane) => ({
+  url: lane.url,
+  headers: lane.key ? { authorization: `Bearer ${lane.key}` } : {},
+});
 
 async function measure(lane) {
   const before = lane.pids.map(cpuSeconds);

@@ -34,22 +34,36 @@ export async function end(child, signal = 'SIGTERM') {
 }
 
 /** An installation for measuring: own data, own ports, no rate limit. */
-export async function startInstallation(home = mkdtempSync(join(tmpdir(), 'nebo-bench-')), command = ['apps/all-in-one/dist/main.js']) {
+export async function startInstallation(
+  home = mkdtempSync(join(tmpdir(), 'nebo-bench-')),
+  command = ['apps/all-in-one/dist/main.js'],
+) {
   const [api, ai, edge, tls] = [await freePort(), await freePort(), await freePort(), await freePort()];
   const begun = performance.now();
   const child = spawn(process.execPath, command, {
     cwd: root,
     stdio: ['ignore', 'ignore', 'inherit'],
     env: {
-      ...process.env, NEBO_HOME: home, NEBO_API_PORT: api, NEBO_AI_PORT: ai, NEBO_EDGE_PORT: edge, NEBO_EDGE_TLS_PORT: tls,
-      NEBO_RATE_LIMIT: '0', NEBO_LOG_LEVEL: 'error',
+      ...process.env,
+      NEBO_HOME: home,
+      NEBO_API_PORT: api,
+      NEBO_AI_PORT: ai,
+      NEBO_EDGE_PORT: edge,
+      NEBO_EDGE_TLS_PORT: tls,
+      NEBO_RATE_LIMIT: '0',
+      NEBO_LOG_LEVEL: 'error',
     },
   });
   await untilReady(`http://127.0.0.1:${api}/healthz`, child);
   const readyMs = performance.now() - begun;
   const credentials = JSON.parse(readFileSync(join(home, 'credentials.json'), 'utf8'));
   return {
-    child, home, readyMs, credentials, baseUrl: credentials.base_url, key: credentials.accounts[0].api_key,
+    child,
+    home,
+    readyMs,
+    credentials,
+    baseUrl: credentials.base_url,
+    key: credentials.accounts[0].api_key,
     stop: () => end(child),
     remove: () => rmSync(home, { recursive: true, force: true }),
   };

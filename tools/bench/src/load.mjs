@@ -16,7 +16,16 @@ export function load(options) {
 
 async function wrkLoad({ url, headers = {}, ms, connections = 32 }) {
   const seconds = Math.max(1, Math.round(ms / 1000));
-  const args = ['-t', '1', '-c', String(connections), '-d', `${seconds}s`, ...Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`]), url];
+  const args = [
+    '-t',
+    '1',
+    '-c',
+    String(connections),
+    '-d',
+    `${seconds}s`,
+    ...Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`]),
+    url,
+  ];
   const { stdout } = await promisify(execFile)(wrk, args);
   if (/Non-2xx/.test(stdout)) throw new Error(`${url}: ${stdout}`);
   return Number(/(\d+) requests in/.exec(stdout)[1]);

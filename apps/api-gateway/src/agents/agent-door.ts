@@ -1,6 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type AgentIdentity, identityHeader, type IdentitySigner, type ResolvedAgent } from '@nebo/contracts';
-import { ApiError, conflict, type Peers, type Targets, unauthorized, unknownOperation } from '@nebo/service-kit';
+import {
+  ApiError,
+  conflict,
+  type Peers,
+  type Targets,
+  unauthorized,
+  unknownOperation,
+} from '@nebo/service-kit';
 import { bearerOf } from '../door/bearer.js';
 
 /** How long a token's region and epoch are believed; a newer agent is noticed by services at once, here after this time. */
@@ -20,11 +27,17 @@ export class AgentDoor {
   ) {}
 
   /** @throws ApiError 401 unknown token, 404 unknown path, 409 `stale_epoch` */
-  async handle(request: IncomingMessage, response: ServerResponse, path: string, onError: (error: unknown) => void): Promise<void> {
+  async handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    path: string,
+    onError: (error: unknown) => void,
+  ): Promise<void> {
     const token = bearerOf(request);
     if (!token || !token.startsWith('nebo_region_')) throw unauthorized('a region token is needed');
     const [service, rest] = path.slice('/agent/v1/'.length).split('/', 2);
-    if (service === 'session' && rest === undefined && request.method === 'POST') return this.session(token, request, response);
+    if (service === 'session' && rest === undefined && request.method === 'POST')
+      return this.session(token, request, response);
     if (!service || rest === undefined || !this.targets.has(service)) throw unknownOperation();
     const epoch = Number(request.headers['x-nebo-agent-epoch'] ?? 0);
     const agent = await this.resolve(token, epoch);
@@ -37,7 +50,11 @@ export class AgentDoor {
   private async session(token: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
     request.resume();
     const { region_id } = await this.ask(token);
-    const agent = await this.peers.call<ResolvedAgent>('compute', `/internal/v1/agents/${region_id}/take-over`, { method: 'POST', account: null });
+    const agent = await this.peers.call<ResolvedAgent>(
+      'compute',
+      `/internal/v1/agents/${region_id}/take-over`,
+      { method: 'POST', account: null },
+    );
     this.known.clear();
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(agent));
   }
@@ -53,9 +70,13 @@ export class AgentDoor {
 
   private async ask(token: string): Promise<ResolvedAgent> {
     try {
-      return await this.peers.call<ResolvedAgent>('compute', '/internal/v1/agents/resolve', { account: null, body: { token } });
+      return await this.peers.call<ResolvedAgent>('compute', '/internal/v1/agents/resolve', {
+        account: null,
+        body: { token },
+      });
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) throw unauthorized('the region token is unknown');
+      if (error instanceof ApiError && error.status === 404)
+        throw unauthorized('the region token is unknown');
       throw error;
     }
   }

@@ -24,7 +24,10 @@ export function docsPage(contract: DocumentedContract): string {
     }
   }
   const body = [...sections]
-    .map(([tag, rows]) => `<h2>${escape(tag)}</h2><table><tr><th>Method</th><th>Path</th><th></th><th>Needs</th></tr>${rows.join('')}</table>`)
+    .map(
+      ([tag, rows]) =>
+        `<h2>${escape(tag)}</h2><table><tr><th>Method</th><th>Path</th><th></th><th>Needs</th></tr>${rows.join('')}</table>`,
+    )
     .join('');
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escape(contract.info.title)}</title>
 <style>body{font:14px/20px system-ui,sans-serif;max-width:1100px;margin:32px auto;padding:0 16px;color:#1f2328;background:#fff}table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:6px 8px;border-bottom:1px solid #ddd;vertical-align:top}h2{margin-top:32px}@media(prefers-color-scheme:dark){body{color:#e6e8eb;background:#16181d}td,th{border-color:#333}}</style>

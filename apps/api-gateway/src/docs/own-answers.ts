@@ -18,7 +18,9 @@ class Prepared {
 
   answer(request: IncomingMessage, response: ServerResponse): void {
     const headers = { etag: this.etag, 'cache-control': 'no-cache', 'x-content-type-options': 'nosniff' };
-    const known = (request.headers['if-none-match'] ?? '').split(',').some((tag) => tag.trim().replace(/^W\//, '') === this.etag || tag.trim() === '*');
+    const known = (request.headers['if-none-match'] ?? '')
+      .split(',')
+      .some((tag) => tag.trim().replace(/^W\//, '') === this.etag || tag.trim() === '*');
     if (known) {
       response.writeHead(304, headers).end();
       return;
@@ -68,7 +70,9 @@ export class OwnAnswers {
     const report = await this.health();
     const missing = report.parts.filter((part) => !part.ok && part.required).map((part) => part.name);
     const body = JSON.stringify({ ok: report.ok, missing, parts: report.parts });
-    response.writeHead(report.ok ? 200 : 503, { 'content-type': 'application/json', 'cache-control': 'no-store' }).end(body);
+    response
+      .writeHead(report.ok ? 200 : 503, { 'content-type': 'application/json', 'cache-control': 'no-store' })
+      .end(body);
   }
 
   private async answerMetrics(request: IncomingMessage, response: ServerResponse): Promise<void> {

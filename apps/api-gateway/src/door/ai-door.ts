@@ -41,16 +41,26 @@ export class AiDoor {
     this.route(request, response, fail).catch(fail);
   };
 
-  private async route(request: IncomingMessage, response: ServerResponse, fail: (error: unknown) => void): Promise<void> {
+  private async route(
+    request: IncomingMessage,
+    response: ServerResponse,
+    fail: (error: unknown) => void,
+  ): Promise<void> {
     const path = request.url!.split('?', 1)[0]!;
     if (probes.has(path) && (request.method === 'GET' || request.method === 'HEAD')) {
-      response.writeHead(200, { 'content-type': 'application/json' }).end(request.method === 'HEAD' ? undefined : '{"ok":true}');
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(request.method === 'HEAD' ? undefined : '{"ok":true}');
       return;
     }
-    const match = path.startsWith('/v1/') ? this.parts.table.match(request.method!, path.slice(3)) : { found: 'nothing' as const };
+    const match = path.startsWith('/v1/')
+      ? this.parts.table.match(request.method!, path.slice(3))
+      : { found: 'nothing' as const };
     if (match.found === 'nothing') throw unknownOperation();
     if (match.found === 'path') {
-      throw new ApiError(405, 'method_not_allowed', `the path has no ${request.method}`, { headers: { allow: match.allow.join(', ') } });
+      throw new ApiError(405, 'method_not_allowed', `the path has no ${request.method}`, {
+        headers: { allow: match.allow.join(', ') },
+      });
     }
     const startedAt = performance.now();
     response.once('close', () => this.parts.onDone(match.operation.id, response, startedAt));
@@ -58,7 +68,12 @@ export class AiDoor {
     delete request.headers.authorization;
     delete request.headers['x-api-key'];
     this.parts.targets.get('inference-router').forward(request, response, (cause) => {
-      fail(new ApiError(503, 'unavailable', 'the inference service does not answer; try again', { cause, headers: { 'retry-after': '2' } }));
+      fail(
+        new ApiError(503, 'unavailable', 'the inference service does not answer; try again', {
+          cause,
+          headers: { 'retry-after': '2' },
+        }),
+      );
     });
   }
 
@@ -75,9 +90,14 @@ export class AiDoor {
     const state = await this.parts.limiter?.take(identity.key_id);
     if (!state || state.allowed) return;
     response.setHeader('ratelimit-limit', state.limit);
-    throw new ApiError(429, 'rate_limit_exceeded', `the key may send ${state.limit} requests per window; wait ${state.resetSeconds} s`, {
-      headers: { 'retry-after': String(state.resetSeconds) },
-    });
+    throw new ApiError(
+      429,
+      'rate_limit_exceeded',
+      `the key may send ${state.limit} requests per window; wait ${state.resetSeconds} s`,
+      {
+        headers: { 'retry-after': String(state.resetSeconds) },
+      },
+    );
   }
 }
 
@@ -86,6 +106,7 @@ function keyOf(request: IncomingMessage): string | null {
   const header = request.headers['x-api-key'];
   const bearer = request.headers.authorization === undefined ? undefined : bearerOf(request);
   if (header === undefined) return bearer ?? null;
-  if (typeof header !== 'string' || count(request.rawHeaders, 'x-api-key') > 1 || header.length > 512) return null;
+  if (typeof header !== 'string' || count(request.rawHeaders, 'x-api-key') > 1 || header.length > 512)
+    return null;
   return bearer === undefined || bearer === header ? header : null;
 }

@@ -1,12 +1,18 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { type ErrorAnswer, errorAnswer } from '@nebo/service-kit';
+import { type ErrorAnswer, errorAnswer, mayDrain } from '@nebo/service-kit';
 
 /** Shapes an error's body for the door: the control API's and the inference formats differ. */
 export type ErrorShape = (path: string, answer: ErrorAnswer) => object;
 
 /** Answers with an error; a body that is still on its way is not read further than needed. */
-export function writeError(request: IncomingMessage, response: ServerResponse, error: unknown, requestId: string, shape?: ErrorShape): void {
+export function writeError(
+  request: IncomingMessage,
+  response: ServerResponse,
+  error: unknown,
+  requestId: string,
+  shape?: ErrorShape,
+): void {
   if (response.headersSent) {
     // A stream that fails in its middle must not look complete.
     response.destroy();
@@ -16,9 +22,13 @@ export function writeError(request: IncomingMessage, response: ServerResponse, e
   const path = (request.url ?? '/').split('?', 1)[0]!;
   const body = JSON.stringify(shape ? shape(path, answer) : answer.body);
   response.setHeader('x-request-id', requestId);
-  // What the client still sends would be taken for its next request.
-  if (!request.complete) response.setHeader('connection', 'close');
-  response.writeHead(answer.status, { ...answer.headers, 'content-length': Buffer.byteLength(body) }).end(body);
+  if (!request.complete) {
+    if (mayDrain(request.headers)) request.resume();
+    else response.setHeader('connection', 'close');
+  }
+  response
+    .writeHead(answer.status, { ...answer.headers, 'content-length': Buffer.byteLength(body) })
+    .end(body);
 }
 
 const parserErrors: Record<string, [number, string, string]> = {
@@ -32,7 +42,11 @@ export function answerParserError(error: NodeJS.ErrnoException, socket: Duplex):
     socket.destroy();
     return;
   }
-  const [status, code, message] = parserErrors[error.code ?? ''] ?? [400, 'bad_request', 'the request could not be read'];
+  const [status, code, message] = parserErrors[error.code ?? ''] ?? [
+    400,
+    'bad_request',
+    'the request could not be read',
+  ];
   const body = JSON.stringify({ error: { code, message } });
   socket.end(
     `HTTP/1.1 ${status} ${status === 431 ? 'Request Header Fields Too Large' : status === 408 ? 'Request Timeout' : 'Bad Request'}\r\n` +

@@ -53,11 +53,16 @@ export class ControlDoor {
     }
   };
 
-  private route(request: IncomingMessage, response: ServerResponse, fail: (error: unknown) => void): Promise<void> | undefined {
+  private route(
+    request: IncomingMessage,
+    response: ServerResponse,
+    fail: (error: unknown) => void,
+  ): Promise<void> | undefined {
     const url = request.url!;
     const mark = url.indexOf('?');
     let path = mark < 0 ? url : url.slice(0, mark);
-    if (this.parts.cors.apply(request, response, path) || this.parts.own(request, response, path)) return undefined;
+    if (this.parts.cors.apply(request, response, path) || this.parts.own(request, response, path))
+      return undefined;
     if (path.startsWith('/agent/v1/')) return this.parts.agents.handle(request, response, path, fail);
     if (path.startsWith('/operator/v1/')) {
       this.parts.operator.handle(request, response, path, fail);
@@ -72,9 +77,14 @@ export class ControlDoor {
     const match = this.parts.table.match(request.method!, path.slice(3));
     if (match.found === 'nothing') throw unknownOperation();
     if (match.found === 'path') {
-      throw new ApiError(405, 'method_not_allowed', `the path has no ${request.method}; it has ${match.allow.join(', ')}`, {
-        headers: { allow: match.allow.join(', ') },
-      });
+      throw new ApiError(
+        405,
+        'method_not_allowed',
+        `the path has no ${request.method}; it has ${match.allow.join(', ')}`,
+        {
+          headers: { allow: match.allow.join(', ') },
+        },
+      );
     }
     return this.admit(request, response, match.operation, match.ids, fail);
   }
@@ -97,7 +107,12 @@ export class ControlDoor {
     request.headers[identityHeader] = key.header;
     delete request.headers.authorization;
     this.parts.targets.get(operation.service).forward(request, response, (cause) => {
-      fail(new ApiError(503, 'unavailable', 'the service does not answer; try again', { cause, headers: { 'retry-after': '2' } }));
+      fail(
+        new ApiError(503, 'unavailable', 'the service does not answer; try again', {
+          cause,
+          headers: { 'retry-after': '2' },
+        }),
+      );
     });
   }
 
@@ -107,9 +122,14 @@ export class ControlDoor {
     const state = taken instanceof Promise ? await taken : taken;
     setRateHeaders(response, state);
     if (state.allowed) return;
-    throw new ApiError(429, 'rate_limit_exceeded', `the key may send ${state.limit} requests per window; wait ${state.resetSeconds} s`, {
-      headers: { 'retry-after': String(state.resetSeconds) },
-    });
+    throw new ApiError(
+      429,
+      'rate_limit_exceeded',
+      `the key may send ${state.limit} requests per window; wait ${state.resetSeconds} s`,
+      {
+        headers: { 'retry-after': String(state.resetSeconds) },
+      },
+    );
   }
 }
 

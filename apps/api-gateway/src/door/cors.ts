@@ -19,7 +19,8 @@ export class Cors {
     response
       .writeHead(204, {
         'access-control-allow-methods': 'GET, POST, PUT, PATCH, DELETE',
-        'access-control-allow-headers': 'authorization, content-type, idempotency-key, x-request-id, last-event-id',
+        'access-control-allow-headers':
+          'authorization, content-type, idempotency-key, x-request-id, last-event-id',
         'access-control-max-age': '600',
       })
       .end();

@@ -54,14 +54,21 @@ export class KeyCache {
 
   private async ask(hash: string): Promise<ResolvedKey | null> {
     try {
-      const { identity } = await this.peers.call<{ identity: Identity }>('identity-billing', '/internal/v1/keys/resolve', {
-        account: null,
-        body: { hash },
-      });
+      const { identity } = await this.peers.call<{ identity: Identity }>(
+        'identity-billing',
+        '/internal/v1/keys/resolve',
+        {
+          account: null,
+          body: { hash },
+        },
+      );
       return { identity, header: this.signer.sign(identity) };
     } catch (error) {
       if (error instanceof ApiError && error.status === 404) return null;
-      throw new ApiError(503, 'unavailable', 'the key could not be checked; try again', { cause: error, headers: { 'retry-after': '2' } });
+      throw new ApiError(503, 'unavailable', 'the key could not be checked; try again', {
+        cause: error,
+        headers: { 'retry-after': '2' },
+      });
     }
   }
 

@@ -24,12 +24,22 @@ export class OperatorDoor {
   }
 
   /** @throws ApiError 401 or 404 */
-  handle(request: IncomingMessage, response: ServerResponse, path: string, onError: (error: unknown) => void): void {
+  handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    path: string,
+    onError: (error: unknown) => void,
+  ): void {
     const given = Buffer.from(bearerOf(request) ?? '');
-    if (given.length !== this.token.length || !timingSafeEqual(given, this.token)) throw unauthorized('the operator token is needed');
+    if (given.length !== this.token.length || !timingSafeEqual(given, this.token))
+      throw unauthorized('the operator token is needed');
     const match = /^\/operator\/v1\/([a-z-]+)(\/[\w./-]+)$/.exec(path);
     if (!match || path.includes('..') || !this.targets.has(match[1]!)) throw unknownOperation();
-    request.headers[identityHeader] = this.signer.sign({ kind: 'service', service: 'operator', account_id: null });
+    request.headers[identityHeader] = this.signer.sign({
+      kind: 'service',
+      service: 'operator',
+      account_id: null,
+    });
     delete request.headers.authorization;
     request.url = `/internal/v1/operator${match[2]}${request.url!.slice(path.length)}`;
     this.targets.get(match[1]!).forward(request, response, onError);

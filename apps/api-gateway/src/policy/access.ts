@@ -1,4 +1,11 @@
-import { decide, type KeyIdentity, kindOfParameter, type ResourceRef, type TableOperation, toFilter } from '@nebo/contracts';
+import {
+  decide,
+  type KeyIdentity,
+  kindOfParameter,
+  type ResourceRef,
+  type TableOperation,
+  toFilter,
+} from '@nebo/contracts';
 import { forbidden, notFound } from '@nebo/service-kit';
 import type { OwnerCache } from './owner-cache.js';
 
@@ -8,7 +15,12 @@ import type { OwnerCache } from './owner-cache.js';
  * another parent is 404 (interfaces.md, 2). The resource of a create is its parent.
  * @throws ApiError 404 or 403
  */
-export async function checkAccess(identity: KeyIdentity, operation: TableOperation, ids: readonly string[], owners: OwnerCache): Promise<void> {
+export async function checkAccess(
+  identity: KeyIdentity,
+  operation: TableOperation,
+  ids: readonly string[],
+  owners: OwnerCache,
+): Promise<void> {
   let project: string | null = null;
   let asked = false;
   for (let index = 0; index < ids.length; index += 1) {
@@ -21,7 +33,12 @@ export async function checkAccess(identity: KeyIdentity, operation: TableOperati
     const id = ids[index]!.toLowerCase();
     if (kind === 'project') project = id;
     if (kind === operation.resource) {
-      checkResource(identity, operation, { kind, id, project_id: kind === 'project' ? id : owner.project_id, parents: owner.parents });
+      checkResource(identity, operation, {
+        kind,
+        id,
+        project_id: kind === 'project' ? id : owner.project_id,
+        parents: owner.parents,
+      });
       asked = true;
     }
   }
@@ -33,7 +50,8 @@ export async function checkAccess(identity: KeyIdentity, operation: TableOperati
 function checkResource(identity: KeyIdentity, operation: TableOperation, target: ResourceRef): void {
   for (const action of operation.permissions) {
     if (decide(identity, action, target)) continue;
-    if (operation.isList && target.kind === 'project' && seesSomethingIn(identity, action, target.id)) continue;
+    if (operation.isList && target.kind === 'project' && seesSomethingIn(identity, action, target.id))
+      continue;
     throw forbidden(action);
   }
 }
@@ -42,6 +60,7 @@ function checkResource(identity: KeyIdentity, operation: TableOperation, target:
 function seesSomethingIn(identity: KeyIdentity, action: string, projectId: string): boolean {
   const kind = action.slice(0, action.indexOf(':'));
   const filter = toFilter(identity, action, kind);
-  if (!filter.any || (filter.withinProjects !== null && !filter.withinProjects.includes(projectId))) return false;
+  if (!filter.any || (filter.withinProjects !== null && !filter.withinProjects.includes(projectId)))
+    return false;
   return filter.allowIds.length > 0 && !filter.denyProjects.includes(projectId);
 }

@@ -25,7 +25,9 @@ export class OwnerCache {
     const service = ownerServices[kind];
     if (!service) return null;
     try {
-      const owner = await this.peers.call<Owner>(service, `/internal/v1/owners/${kind}/${id}`, { account: null });
+      const owner = await this.peers.call<Owner>(service, `/internal/v1/owners/${kind}/${id}`, {
+        account: null,
+      });
       if (this.known.size >= maxEntries) this.known.clear();
       this.known.set(`${kind}:${id}`, owner);
       return owner;

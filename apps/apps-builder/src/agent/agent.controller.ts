@@ -4,7 +4,17 @@ import { RouteConfig } from '@nestjs/platform-fastify';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { AgentIdentity, BlobRef, WantedAnswer } from '@nebo/contracts';
 import { BlobMismatch, Database } from '@nebo/persistence';
-import { ApiError, badRequest, CallingAgent, notFound, RUNTIME, type Runtime, tooLarge, unavailable, validationError } from '@nebo/service-kit';
+import {
+  ApiError,
+  badRequest,
+  CallingAgent,
+  notFound,
+  RUNTIME,
+  type Runtime,
+  tooLarge,
+  unavailable,
+  validationError,
+} from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BuildLog } from '../builds/build-log.js';
 import { RuntimeLog } from '../rollouts/runtime-log.js';
@@ -40,50 +50,88 @@ export class AgentController {
     @Query('wait') wait: unknown,
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<WantedAnswer> {
-    return this.wanted.since(agent, typeof since === 'string' ? since : null, waitMs(wait), clientGone(reply));
+    return this.wanted.since(
+      agent,
+      typeof since === 'string' ? since : null,
+      waitMs(wait),
+      clientGone(reply),
+    );
   }
 
   @Post('observed')
   @HttpCode(200)
-  async postObserved(@CallingAgent() agent: AgentIdentity, @Body() body: unknown): Promise<{ taken: number }> {
+  async postObserved(
+    @CallingAgent() agent: AgentIdentity,
+    @Body() body: unknown,
+  ): Promise<{ taken: number }> {
     return { taken: await this.observed.take(agent, parseObserved(body)) };
   }
 
   @Post('log/:stream')
   @HttpCode(200)
-  async postLog(@CallingAgent() agent: AgentIdentity, @Param('stream') stream: string, @Body() body: unknown): Promise<object> {
+  async postLog(
+    @CallingAgent() agent: AgentIdentity,
+    @Param('stream') stream: string,
+    @Body() body: unknown,
+  ): Promise<object> {
     const id = pathId(stream);
     const batch = parseLogBatch(body);
     await this.database.transaction(async (tx) => {
       await this.epochs.check(tx, agent);
-      const known = (await this.buildLog.append(tx, agent.region_id, id, batch)) || (await this.runtimeLog.append(tx, agent.region_id, id, batch));
+      const known =
+        (await this.buildLog.append(tx, agent.region_id, id, batch)) ||
+        (await this.runtimeLog.append(tx, agent.region_id, id, batch));
       if (!known) throw notFound();
     });
     return {};
   }
 
   @Get('blob/:sha256')
-  async getBlob(@CallingAgent() agent: AgentIdentity, @Param('sha256') sha256: string, @Res() reply: FastifyReply): Promise<void> {
+  async getBlob(
+    @CallingAgent() agent: AgentIdentity,
+    @Param('sha256') sha256: string,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
     await this.database.transaction((tx) => this.epochs.check(tx, agent));
     const { bytes, stream } = await this.blobs.read(sha256, agent.region_id);
-    void reply.header('content-type', 'application/octet-stream').header('content-length', bytes).send(stream);
+    void reply
+      .header('content-type', 'application/octet-stream')
+      .header('content-length', bytes)
+      .send(stream);
   }
 
   /** An artifact; the observation that names it makes it a build's. */
   @Put('blob/:sha256')
   @RouteConfig({ upload: 'application/octet-stream' })
-  async putBlob(@CallingAgent() agent: AgentIdentity, @Param('sha256') sha256: string, @Req() request: FastifyRequest): Promise<BlobRef> {
-    if (!/^[0-9a-f]{64}$/.test(sha256)) throw validationError([{ loc: ['path', 'sha256'], msg: 'must be 64 lower-case hex digits', type: 'value_error' }]);
+  async putBlob(
+    @CallingAgent() agent: AgentIdentity,
+    @Param('sha256') sha256: string,
+    @Req() request: FastifyRequest,
+  ): Promise<BlobRef> {
+    if (!/^[0-9a-f]{64}$/.test(sha256))
+      throw validationError([
+        { loc: ['path', 'sha256'], msg: 'must be 64 lower-case hex digits', type: 'value_error' },
+      ]);
     await this.database.transaction((tx) => this.epochs.check(tx, agent));
     const limit = this.settings.artifactBytes;
     const refused = () => tooLarge(`an artifact has at most ${limit} bytes`);
     if (Number(request.headers['content-length'] ?? 0) > limit) throw refused();
-    const blob = await this.store((request.body as Readable | undefined) ?? Readable.from([]), sha256, limit, refused);
+    const blob = await this.store(
+      (request.body as Readable | undefined) ?? Readable.from([]),
+      sha256,
+      limit,
+      refused,
+    );
     await this.database.transaction((tx) => this.blobs.note(tx, blob));
     return blob;
   }
 
-  private async store(body: Readable, sha256: string, limit: number, refused: () => ApiError): Promise<BlobRef> {
+  private async store(
+    body: Readable,
+    sha256: string,
+    limit: number,
+    refused: () => ApiError,
+  ): Promise<BlobRef> {
     let bytes = 0;
     const counted = new Transform({
       transform(chunk: Buffer, _encoding, done) {
@@ -104,9 +152,12 @@ export class AgentController {
       body.resume();
       if (error instanceof ApiError) throw error;
       if (error instanceof BlobMismatch) {
-        throw validationError([{ loc: ['path', 'sha256'], msg: 'the bytes have another hash', type: 'hash_mismatch' }]);
+        throw validationError([
+          { loc: ['path', 'sha256'], msg: 'the bytes have another hash', type: 'hash_mismatch' },
+        ]);
       }
-      if (body.destroyed || body.readableAborted) throw badRequest('upload_interrupted', 'the upload ended early; send it again');
+      if (body.destroyed || body.readableAborted)
+        throw badRequest('upload_interrupted', 'the upload ended early; send it again');
       throw unavailable('the bytes could not be stored; send them again', error);
     }
   }
@@ -116,4 +167,3 @@ export class AgentController {
 function waitMs(wait: unknown): number {
   return typeof wait === 'string' && /^\d{1,3}$/.test(wait) ? Math.min(60, Number(wait)) * 1_000 : 0;
 }
-

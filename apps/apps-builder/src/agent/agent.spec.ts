@@ -18,7 +18,8 @@ describe('the agent', () => {
   });
 
   it('401 for every other kind of identity', async () => {
-    const call = (as: Parameters<typeof bench.nebo.request>[1]['as']) => bench.nebo.request('apps-builder', { path: '/agent/v1/apps-builder/wanted', as });
+    const call = (as: Parameters<typeof bench.nebo.request>[1]['as']) =>
+      bench.nebo.request('apps-builder', { path: '/agent/v1/apps-builder/wanted', as });
     expect((await call(null)).status).toBe(401);
     expect((await call(bench.key)).status).toBe(401);
     expect((await call({ kind: 'service', service: 'compute', account_id: null })).status).toBe(401);
@@ -58,7 +59,9 @@ describe('the agent', () => {
     const item = far.wanted.get(build.id)!;
     expect(await agent.observe(item, 'building')).toBe(0);
     expect((await agent.call('POST', `log/${build.id}`, { lines: [] })).status).toBe(404);
-    expect((await agent.call('GET', `blob/${(item.spec as { source: { sha256: string } }).source.sha256}`)).status).toBe(404);
+    expect(
+      (await agent.call('GET', `blob/${(item.spec as { source: { sha256: string } }).source.sha256}`)).status,
+    ).toBe(404);
   });
 
   it('409 stale_epoch on every call once a newer agent has shown itself, also in the middle of a long poll', async () => {
@@ -74,12 +77,19 @@ describe('the agent', () => {
     const refused = [
       await old.call('GET', 'wanted'),
       await old.call('POST', 'observed', { items: [] }),
-      await old.call('POST', 'observed', { items: [{ kind: 'build', id: build.id, generation: 1, state: 'building', reason: null, facts: {}, at }] }),
+      await old.call('POST', 'observed', {
+        items: [
+          { kind: 'build', id: build.id, generation: 1, state: 'building', reason: null, facts: {}, at },
+        ],
+      }),
       await old.call('POST', `log/${build.id}`, { lines: [] }),
       await old.call('GET', `blob/${'0'.repeat(64)}`),
-      await old.call('PUT', `blob/${'0'.repeat(64)}`, Buffer.from('x'), { 'content-type': 'application/octet-stream' }),
+      await old.call('PUT', `blob/${'0'.repeat(64)}`, Buffer.from('x'), {
+        'content-type': 'application/octet-stream',
+      }),
     ];
-    for (const answer of refused) expect(answer).toMatchObject({ status: 409, body: { error: { code: 'stale_epoch' } } });
+    for (const answer of refused)
+      expect(answer).toMatchObject({ status: 409, body: { error: { code: 'stale_epoch' } } });
     agent = newer;
   });
 
@@ -104,7 +114,8 @@ describe('the agent', () => {
       begun.push(id);
       await pause(Math.random() * 150);
       await client.query('commit');
-      if (Math.random() < 0.5) await client.query('update build set gone = true, generation = generation + 1 where id = $1', [id]);
+      if (Math.random() < 0.5)
+        await client.query('update build set gone = true, generation = generation + 1 where id = $1', [id]);
       await client.end();
     };
     const read = async () => {
@@ -115,14 +126,23 @@ describe('the agent', () => {
     for (let at = 0; at < ids.length; at += 8) await Promise.all(ids.slice(at, at + 8).map(write));
     writing = false;
     await reading;
-    const rows = await bench.sql<{ id: string; generation: number }>('select id, generation from build where id = any($1)', [ids]);
+    const rows = await bench.sql<{ id: string; generation: number }>(
+      'select id, generation from build where id = any($1)',
+      [ids],
+    );
     expect(rows).toHaveLength(40);
     for (const { id, generation } of rows) expect([id, seen.get(id)]).toEqual([id, generation]);
     await bench.sql('delete from build where id = any($1)', [ids]);
   });
 
   describe('observations', () => {
-    const stateOf = async (id: string) => (await bench.sql<{ observed_state: string; observed_reason: string }>('select observed_state, observed_reason from replica where id = $1', [id]))[0]!;
+    const stateOf = async (id: string) =>
+      (
+        await bench.sql<{ observed_state: string; observed_reason: string }>(
+          'select observed_state, observed_reason from replica where id = $1',
+          [id],
+        )
+      )[0]!;
     /** A replica that nothing else moves. */
     const replica = async () => {
       const { app, build } = await bench.appWithBuild();
@@ -144,7 +164,13 @@ describe('the agent', () => {
 
     it('the same said again later is taken, but has no app looked at again', async () => {
       const { app, item } = await replica();
-      const wakes = async () => (await bench.sql<{ wakes: string }>("select wakes from lifecycle where kind = 'rollout' and id = $1", [app.id]))[0]!.wakes;
+      const wakes = async () =>
+        (
+          await bench.sql<{ wakes: string }>(
+            "select wakes from lifecycle where kind = 'rollout' and id = $1",
+            [app.id],
+          )
+        )[0]!.wakes;
       await agent.observe(item, 'starting', { at: at(1) });
       const before = await wakes();
       expect(await agent.observe(item, 'starting', { at: at(2) })).toBe(1);
@@ -168,7 +194,9 @@ describe('the agent', () => {
       const { item } = await replica();
       await agent.observe(item, 'starting', { at: at(600) });
       expect(await agent.observe(item, 'ready')).toBe(0);
-      await bench.sql("update replica set received_at = now() - interval '2 minutes' where id = $1", [item.id]);
+      await bench.sql("update replica set received_at = now() - interval '2 minutes' where id = $1", [
+        item.id,
+      ]);
       expect(await agent.observe(item, 'ready')).toBe(1);
     });
 
@@ -179,15 +207,37 @@ describe('the agent', () => {
       expect(await agent.observe(item, 'building')).toBe(0);
       expect(await agent.observe(item, 'success')).toBe(0);
       expect(await agent.observe({ ...item, generation: 7 }, 'building')).toBe(0);
-      await eventually('error', async () => (await bench.sql('select 1 from build where id = $1 and status = $2', [build.id, 'error'])).length);
+      await eventually(
+        'error',
+        async () =>
+          (await bench.sql('select 1 from build where id = $1 and status = $2', [build.id, 'error'])).length,
+      );
     });
 
     it('422 names what is wrong in a batch, and nothing of it is taken; unknown ids are passed over', async () => {
-      const good = { kind: 'build', id: randomUUID(), generation: 1, state: 'building', reason: null, facts: {}, at: at(0) };
+      const good = {
+        kind: 'build',
+        id: randomUUID(),
+        generation: 1,
+        state: 'building',
+        reason: null,
+        facts: {},
+        at: at(0),
+      };
       const post = (items: unknown) => agent.call('POST', 'observed', { items });
       expect((await post([good])).body).toEqual({ taken: 0 });
-      for (const [field, value] of Object.entries({ kind: 'vm', id: 'x', generation: -1, state: 'ready', reason: 5, at: 'yesterday' })) {
-        expect(await post([good, { ...good, [field]: value }])).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'items', 1, field] }] } });
+      for (const [field, value] of Object.entries({
+        kind: 'vm',
+        id: 'x',
+        generation: -1,
+        state: 'ready',
+        reason: 5,
+        at: 'yesterday',
+      })) {
+        expect(await post([good, { ...good, [field]: value }])).toMatchObject({
+          status: 422,
+          body: { detail: [{ loc: ['body', 'items', 1, field] }] },
+        });
       }
       expect((await post('x')).status).toBe(422);
       expect((await post([null])).status).toBe(422);
@@ -199,8 +249,12 @@ describe('the agent', () => {
   describe('blobs', () => {
     it('PUT takes exactly the bytes of the name: 422 for others, 413 above the limit, 415 for another type', async () => {
       const bytes = randomBytes(5_000);
-      const put = (hash: string, body: Buffer, type = 'application/octet-stream') => agent.call('PUT', `blob/${hash}`, body, { 'content-type': type });
-      expect(await put(sha256(bytes), bytes)).toMatchObject({ status: 200, body: { sha256: sha256(bytes), bytes: 5_000 } });
+      const put = (hash: string, body: Buffer, type = 'application/octet-stream') =>
+        agent.call('PUT', `blob/${hash}`, body, { 'content-type': type });
+      expect(await put(sha256(bytes), bytes)).toMatchObject({
+        status: 200,
+        body: { sha256: sha256(bytes), bytes: 5_000 },
+      });
       expect((await put(sha256(bytes), bytes)).status).toBe(200);
       expect((await put('0'.repeat(64), bytes)).status).toBe(422);
       expect((await put('x', bytes)).status).toBe(422);
@@ -215,7 +269,10 @@ describe('the agent', () => {
       expect((await bench.internal('GET', `blobs/${orphan}`)).status).toBe(404);
       const { build } = await bench.appWithBuild();
       const artifact = await agent.build(build.id, 'static');
-      await eventually('it is owned', async () => (await bench.internal('GET', `blobs/${artifact}`)).status === 200);
+      await eventually(
+        'it is owned',
+        async () => (await bench.internal('GET', `blobs/${artifact}`)).status === 200,
+      );
       const { Housekeeping } = await import('../shared/housekeeping.js');
       const housekeeping = bench.nebo.services.get('apps-builder')!.app.get(Housekeeping);
       const has = (hash: string) => bench.nebo.runtime.blobs.has(hash);
@@ -223,9 +280,14 @@ describe('the agent', () => {
       expect(await has(orphan)).toBe(3_000);
       await bench.sql("update blob set stored_at = now() - interval '25 hours'");
       await housekeeping.run();
-      expect([await has(orphan), await bench.sql('select 1 from blob where sha256 = $1', [orphan])]).toEqual([null, []]);
+      expect([await has(orphan), await bench.sql('select 1 from blob where sha256 = $1', [orphan])]).toEqual([
+        null,
+        [],
+      ]);
       expect(await has(artifact)).not.toBeNull();
-      expect((await bench.internal('GET', `blobs/${artifact}`)).headers).toMatchObject({ 'content-type': 'application/octet-stream' });
+      expect((await bench.internal('GET', `blobs/${artifact}`)).headers).toMatchObject({
+        'content-type': 'application/octet-stream',
+      });
     });
   });
 });

@@ -18,7 +18,11 @@ export class Epochs {
       [region_id, epoch],
     );
     // Locked against a newer agent until this one's words are written.
-    const [held] = await tx.query<{ epoch: bigint }>('select epoch from region_agent where region_id = $1::uuid for share', [region_id]);
-    if (BigInt(epoch) < held!.epoch) throw conflict('stale_epoch', `the region is held by a newer agent (epoch ${held!.epoch})`);
+    const [held] = await tx.query<{ epoch: bigint }>(
+      'select epoch from region_agent where region_id = $1::uuid for share',
+      [region_id],
+    );
+    if (BigInt(epoch) < held!.epoch)
+      throw conflict('stale_epoch', `the region is held by a newer agent (epoch ${held!.epoch})`);
   }
 }

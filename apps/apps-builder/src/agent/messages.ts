@@ -16,10 +16,14 @@ function refuse(loc: (string | number)[], msg: string): never {
   throw validationError([{ loc: ['body', ...loc], msg, type: 'value_error' }]);
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 const isTime = (value: unknown): value is string =>
-  typeof value === 'string' && /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/.test(value) && !Number.isNaN(Date.parse(value));
-const isCount = (value: unknown): value is number => typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+  typeof value === 'string' &&
+  /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/.test(value) &&
+  !Number.isNaN(Date.parse(value));
+const isCount = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 
 function listOf(body: unknown, field: string): unknown[] {
   const list = isObject(body) ? body[field] : undefined;
@@ -37,9 +41,12 @@ export function parseObserved(body: unknown): Observed[] {
     if (kind !== 'build' && kind !== 'replica') refuse(at('kind'), 'must be build or replica');
     const known = typeof id === 'string' ? idOrNull(id) : null;
     if (known === null) refuse(at('id'), 'must be an id');
-    if (!isCount(generation) || generation > 2_147_483_647) refuse(at('generation'), 'must be a whole number');
-    if (!(states[kind] as readonly unknown[]).includes(state)) refuse(at('state'), `must be one of ${states[kind].join(', ')}`);
-    if (reason !== null && reason !== undefined && typeof reason !== 'string') refuse(at('reason'), 'must be a text or null');
+    if (!isCount(generation) || generation > 2_147_483_647)
+      refuse(at('generation'), 'must be a whole number');
+    if (!(states[kind] as readonly unknown[]).includes(state))
+      refuse(at('state'), `must be one of ${states[kind].join(', ')}`);
+    if (reason !== null && reason !== undefined && typeof reason !== 'string')
+      refuse(at('reason'), 'must be a text or null');
     if (!isTime(item['at'])) refuse(at('at'), 'must be a time in RFC 3339');
     return {
       kind,

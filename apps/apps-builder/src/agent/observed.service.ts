@@ -64,7 +64,19 @@ export class ObservedService {
              and ($6::timestamptz > r.observed_at or r.received_at < now() - interval '1 minute')))
        returning r.app_id, (b.observed_generation, b.observed_state, b.host, b.port)
          is distinct from (r.observed_generation, r.observed_state, r.host, r.port) as news`,
-      [item.id, region_id, item.generation, item.state, item.reason, item.at, host, port, isolated, started_at, ready_at],
+      [
+        item.id,
+        region_id,
+        item.generation,
+        item.state,
+        item.reason,
+        item.at,
+        host,
+        port,
+        isolated,
+        started_at,
+        ready_at,
+      ],
     );
     // The periodic full report says mostly what is known; it must not have every app looked at again.
     if (rows[0]?.news) await wake(tx, 'rollout', rows[0].app_id);
@@ -72,8 +84,10 @@ export class ObservedService {
   }
 }
 
-const text = (value: unknown): string | null => (typeof value === 'string' && value.length <= 255 && !value.includes('\0') ? value : null);
-const time = (value: unknown): string | null => (typeof value === 'string' && !Number.isNaN(Date.parse(value)) ? new Date(value).toISOString() : null);
+const text = (value: unknown): string | null =>
+  typeof value === 'string' && value.length <= 255 && !value.includes('\0') ? value : null;
+const time = (value: unknown): string | null =>
+  typeof value === 'string' && !Number.isNaN(Date.parse(value)) ? new Date(value).toISOString() : null;
 
 function replicaFacts(facts: Record<string, unknown>) {
   const { port, isolated } = facts;

@@ -61,7 +61,12 @@ export class WantedService {
    * @param waitMs 0 answers at once
    * @throws ApiError 409 `stale_epoch`, also when a newer agent comes while this one waits
    */
-  async since(agent: AgentIdentity, since: string | null, waitMs: number, gone: AbortSignal): Promise<WantedAnswer> {
+  async since(
+    agent: AgentIdentity,
+    since: string | null,
+    waitMs: number,
+    gone: AbortSignal,
+  ): Promise<WantedAnswer> {
     const ear = this.changes.listen(`wanted:${agent.region_id}`);
     const over = AbortSignal.any([gone, this.changes.stopping]);
     const end = Date.now() + waitMs;
@@ -81,7 +86,10 @@ export class WantedService {
     await this.epochs.check(tx, agent);
     const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
     const after = numberAfter(feed!, since);
-    const items = [...(await this.builds(tx, agent.region_id, after)), ...(await this.replicas(tx, agent.region_id, after))];
+    const items = [
+      ...(await this.builds(tx, agent.region_id, after)),
+      ...(await this.replicas(tx, agent.region_id, after)),
+    ];
     items.sort((a, b) => (a.change < b.change ? -1 : 1));
     return { cursor: cursorOf(feed!), full: after === null, items: items.map(({ item }) => item) };
   }

@@ -41,7 +41,8 @@ export function appStatus(currentBuildId: string | null, newest: NewestBuild | n
   if (currentBuildId !== null) return 'active';
   if (newest === null) return 'inactive';
   const underWay = newest.status === 'queued' || newest.status === 'building';
-  const rolling = newest.status === 'success' && (newest.deploy_state === null || newest.deploy_state === 'rolling');
+  const rolling =
+    newest.status === 'success' && (newest.deploy_state === null || newest.deploy_state === 'rolling');
   return underWay || rolling ? 'pending' : 'inactive';
 }
 

@@ -37,7 +37,12 @@ export class AppsController {
 
   @Get('projects/:project_id/apps')
   @Operation({
-    id: 'apps_list_apps', tag: 'apps', summary: 'List the apps of a project', permission: 'app:read', resource: 'project', answer: Page(V1App),
+    id: 'apps_list_apps',
+    tag: 'apps',
+    summary: 'List the apps of a project',
+    permission: 'app:read',
+    resource: 'project',
+    answer: Page(V1App),
   })
   list(@Caller() caller: KeyIdentity, @Param('project_id') project: string, @Query() page: PageQuery) {
     return this.apps.list(caller, project, page);
@@ -45,7 +50,12 @@ export class AppsController {
 
   @Get('apps')
   @Operation({
-    id: 'apps_list_apps_by_account', tag: 'apps', summary: 'List the apps that the key may see', permission: 'app:read', resource: 'list', answer: Page(V1App),
+    id: 'apps_list_apps_by_account',
+    tag: 'apps',
+    summary: 'List the apps that the key may see',
+    permission: 'app:read',
+    resource: 'list',
+    answer: Page(V1App),
   })
   listByAccount(@Caller() caller: KeyIdentity, @Query() page: AppsQuery) {
     return this.apps.list(caller, page.project_id ?? null, page);
@@ -53,7 +63,14 @@ export class AppsController {
 
   @Post('projects/:project_id/apps')
   @Operation({
-    id: 'apps_create_app', tag: 'apps', summary: 'Create an app', permission: 'app:create', resource: 'project', status: 201, body: V1AppCreate, answer: V1App,
+    id: 'apps_create_app',
+    tag: 'apps',
+    summary: 'Create an app',
+    permission: 'app:create',
+    resource: 'project',
+    status: 201,
+    body: V1AppCreate,
+    answer: V1App,
   })
   async create(
     @Caller() caller: KeyIdentity,
@@ -66,7 +83,13 @@ export class AppsController {
 
   @Get(['projects/:project_id/apps/:app_id', 'apps/:app_id'])
   @Operation({
-    id: 'apps_get_app', flatId: 'apps_get_app_by_id', tag: 'apps', summary: 'Read an app', permission: 'app:read', resource: 'app', answer: V1App,
+    id: 'apps_get_app',
+    flatId: 'apps_get_app_by_id',
+    tag: 'apps',
+    summary: 'Read an app',
+    permission: 'app:read',
+    resource: 'app',
+    answer: V1App,
     query: waitQuery(waitWords),
   })
   get(@Req() request: FastifyRequest, @Res({ passthrough: true }) reply: FastifyReply): Promise<V1App> {
@@ -76,18 +99,32 @@ export class AppsController {
     const { project_id, app_id } = request.params as { project_id?: string; app_id: string };
     const look = () => this.apps.get(identity, project_id ?? null, app_id);
     const query = request.query as { wait?: unknown; timeout?: unknown };
-    const wait = query.wait === undefined && query.timeout === undefined ? null : parseWait(query.wait, query.timeout, waitWords);
+    const wait =
+      query.wait === undefined && query.timeout === undefined
+        ? null
+        : parseWait(query.wait, query.timeout, waitWords);
     if (wait === null) return look();
     const bad: readonly (string | null)[] = failedDeployStates;
-    return waitUntil(this.changes, `app:${pathId(app_id)}`, wait.ms, clientGone(reply), look, (app) =>
-      [app.status, app.deploy_state].includes(wait.state) || bad.includes(app.deploy_state),
+    return waitUntil(
+      this.changes,
+      `app:${pathId(app_id)}`,
+      wait.ms,
+      clientGone(reply),
+      look,
+      (app) => [app.status, app.deploy_state].includes(wait.state) || bad.includes(app.deploy_state),
     );
   }
 
   @Patch(['projects/:project_id/apps/:app_id', 'apps/:app_id'])
   @Operation({
-    id: 'apps_update_app_route', flatId: 'apps_update_app_by_id', tag: 'apps', summary: 'Change size, number of replicas, image or name', permission: 'app:update',
-    resource: 'app', body: V1AppUpdate, answer: V1App,
+    id: 'apps_update_app_route',
+    flatId: 'apps_update_app_by_id',
+    tag: 'apps',
+    summary: 'Change size, number of replicas, image or name',
+    permission: 'app:update',
+    resource: 'app',
+    body: V1AppUpdate,
+    answer: V1App,
   })
   update(
     @Caller() caller: KeyIdentity,
@@ -100,9 +137,19 @@ export class AppsController {
 
   @Delete(['projects/:project_id/apps/:app_id', 'apps/:app_id'])
   @Operation({
-    id: 'apps_delete_app_route', flatId: 'apps_delete_app_by_id', tag: 'apps', summary: 'Delete an app', permission: 'app:delete', resource: 'app', status: 204,
+    id: 'apps_delete_app_route',
+    flatId: 'apps_delete_app_by_id',
+    tag: 'apps',
+    summary: 'Delete an app',
+    permission: 'app:delete',
+    resource: 'app',
+    status: 204,
   })
-  async delete(@Caller() caller: KeyIdentity, @Param('project_id') project: string | undefined, @Param('app_id') id: string): Promise<void> {
+  async delete(
+    @Caller() caller: KeyIdentity,
+    @Param('project_id') project: string | undefined,
+    @Param('app_id') id: string,
+  ): Promise<void> {
     await this.apps.delete(caller, project ?? null, id);
   }
 }

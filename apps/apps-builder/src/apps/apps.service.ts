@@ -1,6 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
-import { type KeyIdentity, type PageOf, pageOf, type PageQuery, toFilter, type V1App, type V1AppCreate, type V1AppUpdate } from '@nebo/contracts';
+import {
+  type KeyIdentity,
+  type PageOf,
+  pageOf,
+  type PageQuery,
+  toFilter,
+  type V1App,
+  type V1AppCreate,
+  type V1AppUpdate,
+} from '@nebo/contracts';
 import { start, wake } from '@nebo/lifecycle';
 import { Database } from '@nebo/persistence';
 import {
@@ -25,7 +34,9 @@ import { labelCandidates } from './default-domain.js';
 /** Name of an app as it is compared: without case and Unicode form. */
 export const nameKey = (name: string): string => name.normalize('NFKC').toLowerCase();
 
-const newest = { builds: { orderBy: { seq: 'desc' }, take: 1, select: { status: true, deploy_state: true } } } as const;
+const newest = {
+  builds: { orderBy: { seq: 'desc' }, take: 1, select: { status: true, deploy_state: true } },
+} as const;
 
 type Hot = AppColumns & { newest_status: string | null; newest_deploy_state: string | null };
 
@@ -47,14 +58,20 @@ export class AppsService {
    * @throws ApiError 404
    */
   async get(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1App> {
-    const [found] = await this.database.named<{ row: string }>('app_get', 'select row_to_json(a)::text as row from app_get($1, $2) a', [
-      caller.account_id,
-      pathId(id),
-    ]);
+    const [found] = await this.database.named<{ row: string }>(
+      'app_get',
+      'select row_to_json(a)::text as row from app_get($1, $2) a',
+      [caller.account_id, pathId(id)],
+    );
     if (!found) throw notFound();
     const row = JSON.parse(found.row) as Hot;
     if (projectId !== null && row.project_id !== projectId.toLowerCase()) throw notFound();
-    return appRecord(row, row.newest_status === null ? null : { status: row.newest_status, deploy_state: row.newest_deploy_state });
+    return appRecord(
+      row,
+      row.newest_status === null
+        ? null
+        : { status: row.newest_status, deploy_state: row.newest_deploy_state },
+    );
   }
 
   /** A page of what the key may see, oldest first. */
@@ -70,7 +87,11 @@ export class AppsService {
         skip: page.offset,
         take: page.limit,
       });
-      return pageOf(rows.map((row) => appRecord(row, row.builds[0] ?? null)), total, page);
+      return pageOf(
+        rows.map((row) => appRecord(row, row.builds[0] ?? null)),
+        total,
+        page,
+      );
     });
   }
 
@@ -79,26 +100,55 @@ export class AppsService {
    * caller's and that the key may create there.
    * @throws ApiError 404 for a region or VPC that is not there, 409 `name_taken`, 402 and 503 for permanent replicas
    */
-  async create(caller: KeyIdentity, projectId: string, body: V1AppCreate, idem: IdempotentRequest | null): Promise<OnceAnswer<V1App>> {
+  async create(
+    caller: KeyIdentity,
+    projectId: string,
+    body: V1AppCreate,
+    idem: IdempotentRequest | null,
+  ): Promise<OnceAnswer<V1App>> {
     const project_id = pathId(projectId);
     checkName(body.name);
     if (body.docker_image != null && body.source_type !== 'docker_image') throw dockerImageRefused();
     refuseVpc(body.vpc_id);
     const region = await this.regions.choose(body.cluster_id);
-    const size = { replica_count: body.replica_count, vcpu: body.replica_vcpu ?? 1, memory_mb: body.replica_memory_mb ?? 512 };
+    const size = {
+      replica_count: body.replica_count,
+      vcpu: body.replica_vcpu ?? 1,
+      memory_mb: body.replica_memory_mb ?? 512,
+    };
     if (size.replica_count > 0) await this.money.requireFirstHour(caller.account_id, size);
     const id = randomUUID();
     const data = {
-      id, project_id, account_id: caller.account_id, region_id: region.id, name: body.name, name_key: nameKey(body.name),
-      app_type: body.app_type, runtime_type: body.runtime_type, source_type: body.source_type, git_provider: body.git_provider,
-      git_connection_id: body.git_connection_id ?? body.github_installation_id ?? body.gitlab_connection_id ?? null,
-      repo_full_name: body.repo_full_name, repo_id: BigInt(body.repo_id), branch: body.branch, auto_deploy: body.auto_deploy,
-      docker_image: body.docker_image ?? null, framework: body.framework ?? null, nodejs_version: body.nodejs_version ?? null,
-      root_directory: body.root_directory ?? null, install_command: body.install_command ?? null,
-      build_command: body.build_command ?? null, start_command: body.start_command ?? null,
-      output_directory: body.output_directory ?? null, predeploy_command: body.predeploy_command ?? null,
-      readiness_path: body.readiness_path || null, replica_count: size.replica_count, replica_vcpu: size.vcpu,
-      replica_memory_mb: size.memory_mb, deploy_strategy: body.deploy_strategy,
+      id,
+      project_id,
+      account_id: caller.account_id,
+      region_id: region.id,
+      name: body.name,
+      name_key: nameKey(body.name),
+      app_type: body.app_type,
+      runtime_type: body.runtime_type,
+      source_type: body.source_type,
+      git_provider: body.git_provider,
+      git_connection_id:
+        body.git_connection_id ?? body.github_installation_id ?? body.gitlab_connection_id ?? null,
+      repo_full_name: body.repo_full_name,
+      repo_id: BigInt(body.repo_id),
+      branch: body.branch,
+      auto_deploy: body.auto_deploy,
+      docker_image: body.docker_image ?? null,
+      framework: body.framework ?? null,
+      nodejs_version: body.nodejs_version ?? null,
+      root_directory: body.root_directory ?? null,
+      install_command: body.install_command ?? null,
+      build_command: body.build_command ?? null,
+      start_command: body.start_command ?? null,
+      output_directory: body.output_directory ?? null,
+      predeploy_command: body.predeploy_command ?? null,
+      readiness_path: body.readiness_path || null,
+      replica_count: size.replica_count,
+      replica_vcpu: size.vcpu,
+      replica_memory_mb: size.memory_mb,
+      deploy_strategy: body.deploy_strategy,
     };
     return this.nameTaken(body.name, () =>
       this.store.as(caller.account_id, ({ db, sql }) =>
@@ -110,7 +160,14 @@ export class AppsService {
             { app_id: id, project_id, region_id: region.id, name: row.name },
             { account: caller.account_id },
           );
-          await sayAct(sql, caller, 'apps_create_app', row, { name: row.name, source_type: row.source_type }, event);
+          await sayAct(
+            sql,
+            caller,
+            'apps_create_app',
+            row,
+            { name: row.name, source_type: row.source_type },
+            event,
+          );
           return { status: 201, body: appRecord(row, null) };
         }),
       ),
@@ -133,7 +190,9 @@ export class AppsService {
       memory_mb: body.replica_memory_mb ?? before.replica_memory_mb,
     };
     const grows =
-      size.replica_count > before.replica_count || size.vcpu > before.replica_vcpu || size.memory_mb > before.replica_memory_mb;
+      size.replica_count > before.replica_count ||
+      size.vcpu > before.replica_vcpu ||
+      size.memory_mb > before.replica_memory_mb;
     if (size.replica_count > 0 && grows) await this.money.requireFirstHour(caller.account_id, size);
     // Only what is sent: two changes at once must not undo each other.
     const data: Prisma.AppUpdateInput = {
@@ -157,7 +216,9 @@ export class AppsService {
           await sql.query('update app set restart_at = now() where id = $1::uuid', [row.id]);
         }
         await wake(sql, 'rollout', row.id);
-        await sayAct(sql, caller, 'apps_update_app_route', row, { changed: Object.keys(data).filter((field) => field in body) });
+        await sayAct(sql, caller, 'apps_update_app_route', row, {
+          changed: Object.keys(data).filter((field) => field in body),
+        });
         return appRecord(row, row.builds[0] ?? null);
       }),
     );
@@ -171,10 +232,15 @@ export class AppsService {
     await this.store.as(caller.account_id, async ({ db, sql }) => {
       const row = await this.find(db, caller, projectId, id);
       // Two deletes at once: the second finds nothing.
-      const { count } = await db.app.updateMany({ where: { id: row.id, deleted_at: null }, data: { deleted_at: new Date() } });
+      const { count } = await db.app.updateMany({
+        where: { id: row.id, deleted_at: null },
+        data: { deleted_at: new Date() },
+      });
       if (count === 0) throw notFound();
       await db.appDomain.deleteMany({ where: { app_id: row.id } });
-      await sql.query('update route set removed_at = now() where app_id = $1::uuid and removed_at is null', [row.id]);
+      await sql.query('update route set removed_at = now() where app_id = $1::uuid and removed_at is null', [
+        row.id,
+      ]);
       await wake(sql, 'rollout', row.id);
       const event = says.appDeleted(
         { app_id: row.id, project_id: row.project_id, region_id: row.region_id, name: row.name },
@@ -189,7 +255,9 @@ export class AppsService {
    * @throws ApiError 404 when it is absent, another account's, or in another project than the path says
    */
   async find(db: Tx['db'], caller: KeyIdentity, projectId: string | null, id: string): Promise<App> {
-    const row = await db.app.findFirst({ where: { id: pathId(id), account_id: caller.account_id, deleted_at: null } });
+    const row = await db.app.findFirst({
+      where: { id: pathId(id), account_id: caller.account_id, deleted_at: null },
+    });
     if (!row || (projectId !== null && row.project_id !== projectId.toLowerCase())) throw notFound();
     return row;
   }
@@ -197,7 +265,10 @@ export class AppsService {
   /** Apps that lie in a project, for the service that would delete it. */
   async countIn(projectId: string): Promise<number> {
     const [row] = await this.database.transaction((tx) =>
-      tx.query<{ count: number }>('select count(*)::int as count from app where project_id = $1::uuid and deleted_at is null', [pathId(projectId)]),
+      tx.query<{ count: number }>(
+        'select count(*)::int as count from app where project_id = $1::uuid and deleted_at is null',
+        [pathId(projectId)],
+      ),
     );
     return row!.count;
   }
@@ -205,10 +276,17 @@ export class AppsService {
   private async addDefaultDomain(db: Tx['db'], app: App): Promise<void> {
     for (const label of labelCandidates(app.name, app.id)) {
       const { count } = await db.appDomain.createMany({
-        data: [{
-          id: randomUUID(), account_id: app.account_id, app_id: app.id, host: `${label}.${this.settings.appsDomain}`,
-          status: 'active', is_default: true, dns_configured: true,
-        }],
+        data: [
+          {
+            id: randomUUID(),
+            account_id: app.account_id,
+            app_id: app.id,
+            host: `${label}.${this.settings.appsDomain}`,
+            status: 'active',
+            is_default: true,
+            dns_configured: true,
+          },
+        ],
         skipDuplicates: true,
       });
       if (count === 1) return;
@@ -220,7 +298,8 @@ export class AppsService {
     try {
       return await work();
     } catch (error) {
-      if (isUniqueViolation(error)) throw conflict('name_taken', `an app named "${name}" exists in this project`);
+      if (isUniqueViolation(error))
+        throw conflict('name_taken', `an app named "${name}" exists in this project`);
       throw error;
     }
   }
@@ -236,7 +315,9 @@ function visible(caller: KeyIdentity, projectId: string | null): Prisma.AppWhere
     { id: { notIn: ids(filter.denyIds) } },
   ];
   if (filter.allowProjects !== null) {
-    and.push({ OR: [{ project_id: { in: ids(filter.allowProjects) } }, { id: { in: ids(filter.allowIds) } }] });
+    and.push({
+      OR: [{ project_id: { in: ids(filter.allowProjects) } }, { id: { in: ids(filter.allowIds) } }],
+    });
   }
   if (filter.withinProjects !== null) and.push({ project_id: { in: ids(filter.withinProjects) } });
   if (projectId !== null) and.push({ project_id: { in: ids([projectId]) } });
@@ -247,7 +328,8 @@ function checkName(name: string): void {
   if (name.trim() === '') throw fieldError('name', 'must not be blank');
 }
 
-const dockerImageRefused = () => fieldError('docker_image', 'only apps with source_type docker_image have an image');
+const dockerImageRefused = () =>
+  fieldError('docker_image', 'only apps with source_type docker_image have an image');
 
 /** Private networks are not there yet, so no id can name one. */
 function refuseVpc(vpcId: string | null | undefined): void {

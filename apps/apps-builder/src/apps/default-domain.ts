@@ -1,14 +1,51 @@
 const cyrillic: Readonly<Record<string, string>> = {
-  а: 'a', б: 'b', в: 'v', г: 'g', д: 'd', е: 'e', ё: 'e', ж: 'zh', з: 'z', и: 'i', й: 'y', к: 'k', л: 'l', м: 'm', н: 'n',
-  о: 'o', п: 'p', р: 'r', с: 's', т: 't', у: 'u', ф: 'f', х: 'kh', ц: 'ts', ч: 'ch', ш: 'sh', щ: 'shch', ъ: '', ы: 'y',
-  ь: '', э: 'e', ю: 'yu', я: 'ya', і: 'i', ї: 'yi', є: 'ye', ґ: 'g', ў: 'u',
+  а: 'a',
+  б: 'b',
+  в: 'v',
+  г: 'g',
+  д: 'd',
+  е: 'e',
+  ё: 'e',
+  ж: 'zh',
+  з: 'z',
+  и: 'i',
+  й: 'y',
+  к: 'k',
+  л: 'l',
+  м: 'm',
+  н: 'n',
+  о: 'o',
+  п: 'p',
+  р: 'r',
+  с: 's',
+  т: 't',
+  у: 'u',
+  ф: 'f',
+  х: 'kh',
+  ц: 'ts',
+  ч: 'ch',
+  ш: 'sh',
+  щ: 'shch',
+  ъ: '',
+  ы: 'y',
+  ь: '',
+  э: 'e',
+  ю: 'yu',
+  я: 'ya',
+  і: 'i',
+  ї: 'yi',
+  є: 'ye',
+  ґ: 'g',
+  ў: 'u',
 };
 
 /** Names under the apps' suffix that could be taken for the platform itself; no app gets one of them bare. */
 const reserved = new Set(
-  ('www api app apps admin panel dashboard console account accounts auth login sso oauth billing pay payments static cdn ' +
+  (
+    'www api app apps admin panel dashboard console account accounts auth login sso oauth billing pay payments static cdn ' +
     'assets mail smtp imap pop ftp ns ns1 ns2 ns3 dns edge gateway git hooks webhooks docs help support status blog ' +
-    'internal local localhost nebo root system test example wpad autodiscover autoconfig _acme-challenge').split(' '),
+    'internal local localhost nebo root system test example wpad autodiscover autoconfig _acme-challenge'
+  ).split(' '),
 );
 
 /**
@@ -18,8 +55,14 @@ const reserved = new Set(
 export function labelOf(name: string): string {
   const latin = [...name.toLowerCase().normalize('NFC')].map((letter) => cyrillic[letter] ?? letter).join('');
   // Accents fall off: "café" is cafe.
-  const plain = latin.normalize('NFKD').replace(/[\u0300-\u036f]/g, '').toLowerCase();
-  const label = plain.replace(/[^a-z0-9]+/g, '-').slice(0, 40).replace(/^-+|-+$/g, '');
+  const plain = latin
+    .normalize('NFKD')
+    .replace(/[\u0300-\u036f]/g, '')
+    .toLowerCase();
+  const label = plain
+    .replace(/[^a-z0-9]+/g, '-')
+    .slice(0, 40)
+    .replace(/^-+|-+$/g, '');
   return label || 'app';
 }
 
@@ -28,5 +71,10 @@ export function labelCandidates(name: string, id: string): string[] {
   const label = labelOf(name);
   const hex = id.replaceAll('-', '');
   const bare = reserved.has(label) ? [] : [label];
-  return [...bare, `${label.slice(0, 40)}-${hex.slice(0, 4)}`, `${label.slice(0, 40)}-${hex.slice(0, 12)}`, `app-${hex}`];
+  return [
+    ...bare,
+    `${label.slice(0, 40)}-${hex.slice(0, 4)}`,
+    `${label.slice(0, 40)}-${hex.slice(0, 12)}`,
+    `app-${hex}`,
+  ];
 }

@@ -11,11 +11,20 @@ describe('logs as event streams', () => {
 
   /** A stream that is read as it comes. */
   const open = (path: string, headers: Record<string, string> = {}) => {
-    const stream = { text: '', status: 0, headers: {} as Record<string, unknown>, ended: false, close: () => call.destroy() };
+    const stream = {
+      text: '',
+      status: 0,
+      headers: {} as Record<string, unknown>,
+      ended: false,
+      close: () => call.destroy(),
+    };
     const call = request(`${url}/v1/${path}`, { headers: { ...bench.signed(), ...headers } }, (answer) => {
       stream.status = answer.statusCode!;
       stream.headers = answer.headers;
-      answer.on('data', (part) => (stream.text += part)).on('end', () => (stream.ended = true)).on('error', () => undefined);
+      answer
+        .on('data', (part) => (stream.text += part))
+        .on('end', () => (stream.ended = true))
+        .on('error', () => undefined);
     });
     call.on('error', () => undefined);
     call.end();
@@ -31,8 +40,12 @@ describe('logs as event streams', () => {
     return { lines, done: false };
   };
   const append = (stream: string, lines: string[], from = 0, done = false) =>
-    agent.call('POST', `log/${stream}`, { lines: lines.map((line, index) => ({ seq: from + index, at, line })), done });
-  const fail = async (id: string) => agent.observe(await agent.until('wanted', (item) => item.id === id), 'error', { reason: 'x' });
+    agent.call('POST', `log/${stream}`, {
+      lines: lines.map((line, index) => ({ seq: from + index, at, line })),
+      done,
+    });
+  const fail = async (id: string) =>
+    agent.observe(await agent.until('wanted', (item) => item.id === id), 'error', { reason: 'x' });
 
   beforeAll(async () => {
     bench = await Bench.start();
@@ -46,9 +59,17 @@ describe('logs as event streams', () => {
 
   it('one data line per log line, exact in form: ids, empty lines with the space, ANSI kept, one physical line, done last', async () => {
     const { app, build } = await bench.appWithBuild();
-    await append(build.id, ['first', '', '\u001b[31mred\u001b[0m', 'a\rb\r\n', 'two\nlines', 'nul\0', 'event: done', 'data: x'], 0, true);
+    await append(
+      build.id,
+      ['first', '', '\u001b[31mred\u001b[0m', 'a\rb\r\n', 'two\nlines', 'nul\0', 'event: done', 'data: x'],
+      0,
+      true,
+    );
     await fail(build.id);
-    await eventually('final', async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.status === 'error');
+    await eventually(
+      'final',
+      async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.status === 'error',
+    );
     const { status, headers, text } = await bench.api('GET', `apps/${app.id}/builds/${build.id}/logs`);
     expect(status).toBe(200);
     expect(headers['content-type']).toContain('text/event-stream');
@@ -59,7 +80,9 @@ describe('logs as event streams', () => {
         'id: 5\ndata: nul\ufffd\n\nid: 6\ndata: event: done\n\nid: 7\ndata: data: x\n\n' +
         'event: done\ndata: error\n\n',
     );
-    expect((await bench.api('GET', `projects/${bench.project}/apps/${app.id}/builds/${build.id}/logs`)).text).toBe(text);
+    expect(
+      (await bench.api('GET', `projects/${bench.project}/apps/${app.id}/builds/${build.id}/logs`)).text,
+    ).toBe(text);
   });
 
   it('live: headers and lines come at once, comments while it is silent, and done only after the last stored line', async () => {
@@ -79,7 +102,12 @@ describe('logs as event streams', () => {
     expect(parse(stream.text)).toEqual({ lines: ['one', 'two', 'three', 'four'], done: true });
     // What comes later is dropped: a second reader sees the same lines.
     await append(build.id, ['late'], 4);
-    expect(parse((await bench.api('GET', `apps/${app.id}/builds/${build.id}/logs`)).text).lines).toEqual(['one', 'two', 'three', 'four']);
+    expect(parse((await bench.api('GET', `apps/${app.id}/builds/${build.id}/logs`)).text).lines).toEqual([
+      'one',
+      'two',
+      'three',
+      'four',
+    ]);
   });
 
   it('batches that overtake each other or come twice are put in order', async () => {
@@ -103,8 +131,22 @@ describe('logs as event streams', () => {
     await append(build.id, lines, 0, true);
     await fail(build.id);
     const path = `apps/${app.id}/builds/${build.id}/logs`;
-    await eventually('final', async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.status === 'error');
-    const read = async (last?: string) => parse((await bench.api('GET', path, undefined, bench.key, last === undefined ? {} : { 'last-event-id': last })).text);
+    await eventually(
+      'final',
+      async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.status === 'error',
+    );
+    const read = async (last?: string) =>
+      parse(
+        (
+          await bench.api(
+            'GET',
+            path,
+            undefined,
+            bench.key,
+            last === undefined ? {} : { 'last-event-id': last },
+          )
+        ).text,
+      );
     const first = lines.slice(0, 21);
     expect([...first, ...(await read('20')).lines]).toEqual(lines);
     expect(await read('49')).toEqual({ lines: [], done: true });
@@ -117,7 +159,10 @@ describe('logs as event streams', () => {
     await fail(build.id);
     const stream = open(`apps/${app.id}/builds/${build.id}/logs`);
     await eventually('the line', async () => parse(stream.text).lines.length === 1);
-    await eventually('final', async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.status === 'error');
+    await eventually(
+      'final',
+      async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.status === 'error',
+    );
     await bench.sql("update build set finished_at = now() - interval '11 seconds' where id = $1", [build.id]);
     await append(build.id, ['too late'], 1);
     expect(parse(stream.text).done).toBe(false);
@@ -129,7 +174,10 @@ describe('logs as event streams', () => {
     const { app, build } = await bench.appWithBuild();
     await bench.api('POST', `apps/${app.id}/builds/${build.id}/cancel`);
     const begun = Date.now();
-    expect(parse((await bench.api('GET', `apps/${app.id}/builds/${build.id}/logs`)).text)).toEqual({ lines: [], done: true });
+    expect(parse((await bench.api('GET', `apps/${app.id}/builds/${build.id}/logs`)).text)).toEqual({
+      lines: [],
+      done: true,
+    });
     expect(Date.now() - begun).toBeLessThan(2_000);
   });
 
@@ -137,11 +185,15 @@ describe('logs as event streams', () => {
     const { app, build } = await bench.appWithBuild();
     await bench.sql(
       `insert into build_log_line (build_id, seq, account_id, at, line)
-       select $1, n, $2, now(), 'line ' || n || repeat(' x', 40) from generate_series(0, 99999) n`, [build.id, bench.account],
+       select $1, n, $2, now(), 'line ' || n || repeat(' x', 40) from generate_series(0, 99999) n`,
+      [build.id, bench.account],
     );
     await append(build.id, [], 0, true);
     await fail(build.id);
-    await eventually('final', async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.status === 'error');
+    await eventually(
+      'final',
+      async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.status === 'error',
+    );
     const begun = Date.now();
     const stream = open(`apps/${app.id}/builds/${build.id}/logs`);
     await eventually('the end', async () => stream.ended, 20_000);
@@ -153,7 +205,11 @@ describe('logs as event streams', () => {
   it('a client that leaves ends the work behind', async () => {
     const { app, build } = await bench.appWithBuild();
     const { Changes } = await import('../shared/changes.js');
-    const bell = (bench.nebo.services.get('apps-builder')!.app.get(Changes) as unknown as { bell: { listenerCount(name: string): number } }).bell;
+    const bell = (
+      bench.nebo.services.get('apps-builder')!.app.get(Changes) as unknown as {
+        bell: { listenerCount(name: string): number };
+      }
+    ).bell;
     const stream = open(`apps/${app.id}/builds/${build.id}/logs`);
     await eventually('open', async () => bell.listenerCount(`log:${build.id}`) === 1);
     stream.close();
@@ -175,8 +231,12 @@ describe('logs as event streams', () => {
       await agent.observe(item, 'error', { reason: 'broken' });
       await eventually('the end', async () => stream.ended);
       const last = `{"build_id":"${build.id}","status":"error","deploy_state":"build_failed","error":"broken","boot_error":null}`;
-      expect(stream.text.endsWith(`event: status\ndata: ${last}\n\nevent: done\ndata: ${last}\n\n`)).toBe(true);
-      expect((await bench.api('GET', `apps/${app.id}/events?build_id=${build.id}`)).text).toContain('event: done');
+      expect(stream.text.endsWith(`event: status\ndata: ${last}\n\nevent: done\ndata: ${last}\n\n`)).toBe(
+        true,
+      );
+      expect((await bench.api('GET', `apps/${app.id}/events?build_id=${build.id}`)).text).toContain(
+        'event: done',
+      );
       expect((await bench.api('GET', `apps/${app.id}/events?build_id=nope`)).status).toBe(404);
     });
   });
@@ -190,16 +250,28 @@ describe('logs as event streams', () => {
       await append(replica!.id, ['b', 'c', 'd'], 1);
       const history = (await bench.api('GET', `apps/${app.id}/logs?follow=false&tail=3`)).text;
       expect(parse(history)).toEqual({ lines: ['b', 'c', 'd'], done: true });
-      expect(parse((await bench.api('GET', `apps/${app.id}/logs?follow=false&tail=0`)).text)).toEqual({ lines: [], done: true });
+      expect(parse((await bench.api('GET', `apps/${app.id}/logs?follow=false&tail=0`)).text)).toEqual({
+        lines: [],
+        done: true,
+      });
       const ids = [...history.matchAll(/^id: (\d+)$/gm)].map(([, id]) => id!);
-      expect(parse((await bench.api('GET', `apps/${app.id}/logs?follow=false`, undefined, bench.key, { 'last-event-id': ids[1]! })).text).lines).toEqual(['d']);
+      expect(
+        parse(
+          (
+            await bench.api('GET', `apps/${app.id}/logs?follow=false`, undefined, bench.key, {
+              'last-event-id': ids[1]!,
+            })
+          ).text,
+        ).lines,
+      ).toEqual(['d']);
       const stream = open(`apps/${app.id}/logs?tail=1`);
       await eventually('the tail', async () => parse(stream.text).lines.length === 1);
       await append(replica!.id, ['e'], 4);
       await eventually('the next', async () => parse(stream.text).lines.join() === 'd,e', 1_000);
       await bench.api('DELETE', `apps/${app.id}`);
       await eventually('the end with the app', async () => stream.ended);
-      for (const query of ['tail=-1', 'tail=10001', 'follow=1', 'tail=x']) expect((await bench.api('GET', `apps/${(await bench.app()).id}/logs?${query}`)).status).toBe(422);
+      for (const query of ['tail=-1', 'tail=10001', 'follow=1', 'tail=x'])
+        expect((await bench.api('GET', `apps/${(await bench.app()).id}/logs?${query}`)).status).toBe(422);
     });
   });
 });

@@ -57,7 +57,11 @@ export class BuildLog {
         `insert into build_log_line (build_id, seq, account_id, at, line)
          select $1::uuid, l.seq, $2::uuid, l.at, l.line from jsonb_to_recordset($3::jsonb) as l (seq bigint, at timestamptz, line text)
          on conflict do nothing`,
-        [buildId, build.account_id, JSON.stringify(lines.map(({ seq, at, line }) => ({ seq, at, line: physicalLine(line) })))],
+        [
+          buildId,
+          build.account_id,
+          JSON.stringify(lines.map(({ seq, at, line }) => ({ seq, at, line: physicalLine(line) }))),
+        ],
       );
     }
     if (done === true) await tx.query('update build set log_done = true where id = $1::uuid', [buildId]);
@@ -81,10 +85,22 @@ export class BuildLog {
     const build = await this.store.as(caller.account_id, async ({ db }) =>
       findBuild(db, await this.apps.find(db, caller, projectId, appId), id),
     );
-    return this.stream(caller.account_id, build.app_id, build.id, after ?? -1n, AbortSignal.any([gone, this.changes.stopping]));
+    return this.stream(
+      caller.account_id,
+      build.app_id,
+      build.id,
+      after ?? -1n,
+      AbortSignal.any([gone, this.changes.stopping]),
+    );
   }
 
-  private async *stream(account: string, appId: string, buildId: string, after: bigint, over: AbortSignal): AsyncGenerator<string> {
+  private async *stream(
+    account: string,
+    appId: string,
+    buildId: string,
+    after: bigint,
+    over: AbortSignal,
+  ): AsyncGenerator<string> {
     const ear = this.changes.listen(`log:${buildId}`, `app:${appId}`);
     let last = after;
     let gapSince: number | null = null;

@@ -52,7 +52,10 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
     if (build.app_deleted) return this.go('cancelled');
     if (build.observed_state === null) return this.wait(Infinity, 'no region has begun it');
     return this.go('building', (tx) =>
-      tx.query("update build set status = 'building', started_at = now() where id = $1::uuid and status = 'queued'", [build.id]),
+      tx.query(
+        "update build set status = 'building', started_at = now() where id = $1::uuid and status = 'queued'",
+        [build.id],
+      ),
     );
   }
 
@@ -77,7 +80,8 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
   /** Somebody asked for the end; the region may still write its last lines. */
   @State({ deadline: seconds(15), onMissed: 'cancelled' })
   stopping(build: LivingBuild): Outcome {
-    const stopped = build.observed_state !== 'building' && (build.observed_generation ?? 0) >= build.generation;
+    const stopped =
+      build.observed_state !== 'building' && (build.observed_generation ?? 0) >= build.generation;
     return stopped ? this.go('cancelled') : this.wait(Infinity, 'the region has not stopped it');
   }
 
@@ -95,9 +99,12 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
   private async artifactProblem({ observed_facts: facts }: LivingBuild): Promise<string | null> {
     const artifact = facts?.artifact;
     if (!artifact || !/^[0-9a-f]{64}$/.test(artifact.sha256)) return 'the region reported no artifact';
-    if (facts.artifact_kind !== 'static' && facts.artifact_kind !== 'server') return 'the region reported an artifact of an unknown kind';
-    if (facts.artifact_kind === 'server' && !facts.start_command) return 'the app has no command that starts it; set start_command';
-    if ((await this.runtime.blobs.has(artifact.sha256)) === null) return 'the artifact did not arrive from the region';
+    if (facts.artifact_kind !== 'static' && facts.artifact_kind !== 'server')
+      return 'the region reported an artifact of an unknown kind';
+    if (facts.artifact_kind === 'server' && !facts.start_command)
+      return 'the app has no command that starts it; set start_command';
+    if ((await this.runtime.blobs.has(artifact.sha256)) === null)
+      return 'the artifact did not arrive from the region';
     return null;
   }
 
@@ -108,7 +115,14 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
     await tx.query(
       `update build set artifact_sha256 = $2, artifact_bytes = $3::bigint, artifact_kind = $4, start_command = $5, stack = $6
        where id = $1::uuid`,
-      [build.id, facts.artifact.sha256, facts.artifact.bytes, facts.artifact_kind, facts.start_command, facts.stack],
+      [
+        build.id,
+        facts.artifact.sha256,
+        facts.artifact.bytes,
+        facts.artifact_kind,
+        facts.start_command,
+        facts.stack,
+      ],
     );
     const newer = await tx.query(
       `select 1 as newer from build where app_id = $1::uuid and status = 'success'
@@ -137,12 +151,22 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
     );
     if (!ended) return;
     const { duration_ms } = ended;
-    await say(tx, says.buildFinished({ build_id: build.id, app_id: build.app_id, status, error, duration_ms }, { account: build.account_id }));
+    await say(
+      tx,
+      says.buildFinished(
+        { build_id: build.id, app_id: build.app_id, status, error, duration_ms },
+        { account: build.account_id },
+      ),
+    );
   }
 
   private async stop(tx: Sql, build: LivingBuild): Promise<void> {
-    await tx.query('update build set gone = true, generation = generation + 1 where id = $1::uuid and not gone', [build.id]);
+    await tx.query(
+      'update build set gone = true, generation = generation + 1 where id = $1::uuid and not gone',
+      [build.id],
+    );
   }
 }
 
-const reported = (ms: unknown): number | null => (typeof ms === 'number' && Number.isSafeInteger(ms) && ms >= 0 && ms < 2 ** 31 ? ms : null);
+const reported = (ms: unknown): number | null =>
+  typeof ms === 'number' && Number.isSafeInteger(ms) && ms >= 0 && ms < 2 ** 31 ? ms : null;

@@ -20,12 +20,23 @@ export interface BuildColumns {
 }
 
 /** `deploy_state` at which waiters give up (4-client-behaviours.md, 0): none may appear in a healthy rollout. */
-export const failedDeployStates = ['failing', 'never_booted', 'build_failed', 'stale_serving', 'booted'] as const;
+export const failedDeployStates = [
+  'failing',
+  'never_booted',
+  'build_failed',
+  'stale_serving',
+  'booted',
+] as const;
 
 /** Whether nothing more will come of a build by itself. */
 export function isOver(build: Pick<BuildColumns, 'status' | 'deploy_state'>): boolean {
   const failed: readonly (string | null)[] = failedDeployStates;
-  return build.status === 'error' || build.status === 'cancelled' || build.deploy_state === 'live' || failed.includes(build.deploy_state);
+  return (
+    build.status === 'error' ||
+    build.status === 'cancelled' ||
+    build.deploy_state === 'live' ||
+    failed.includes(build.deploy_state)
+  );
 }
 
 /** A row as the contract's record. */
@@ -56,5 +67,11 @@ export function deployResult(row: { id: string; app_id: string; status: string }
 
 /** What the deploy status stream says of a build. */
 export function deployEvent(row: BuildColumns): V1DeployEvent {
-  return { build_id: row.id, status: row.status, deploy_state: row.deploy_state, error: row.error, boot_error: row.boot_error };
+  return {
+    build_id: row.id,
+    status: row.status,
+    deploy_state: row.deploy_state,
+    error: row.error,
+    boot_error: row.boot_error,
+  };
 }

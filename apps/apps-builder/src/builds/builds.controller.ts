@@ -39,8 +39,15 @@ export class BuildsController {
 
   @Post(paths('deployments'))
   @Operation({
-    id: 'apps_create_deployment', flatId: 'apps_create_deployment_by_id', tag: 'apps', summary: 'Deploy a folder: a gzip-compressed tar of it',
-    permission: 'app:update', resource: 'app', status: 202, upload: 'application/gzip', answer: V1AppDeployResult,
+    id: 'apps_create_deployment',
+    flatId: 'apps_create_deployment_by_id',
+    tag: 'apps',
+    summary: 'Deploy a folder: a gzip-compressed tar of it',
+    permission: 'app:update',
+    resource: 'app',
+    status: 202,
+    upload: 'application/gzip',
+    answer: V1AppDeployResult,
   })
   async upload(
     @Caller() caller: KeyIdentity,
@@ -50,13 +57,26 @@ export class BuildsController {
   ): Promise<V1AppDeployResult> {
     const { method, url, headers } = request;
     const body = request.body as Readable | undefined;
-    return (await this.uploads.deploy(caller, project ?? null, app, body, { method, url, idempotencyKey: headers['idempotency-key'] })).body;
+    return (
+      await this.uploads.deploy(caller, project ?? null, app, body, {
+        method,
+        url,
+        idempotencyKey: headers['idempotency-key'],
+      })
+    ).body;
   }
 
   @Post(paths('deploy'))
   @Operation({
-    id: 'apps_deploy_app', flatId: 'apps_deploy_app_by_id', tag: 'apps', summary: 'Build and deploy the newest source', permission: 'app:update',
-    resource: 'app', body: V1DeployRequest, bodyOptional: true, answer: V1AppDeployResult,
+    id: 'apps_deploy_app',
+    flatId: 'apps_deploy_app_by_id',
+    tag: 'apps',
+    summary: 'Build and deploy the newest source',
+    permission: 'app:update',
+    resource: 'app',
+    body: V1DeployRequest,
+    bodyOptional: true,
+    answer: V1AppDeployResult,
   })
   async deploy(
     @Caller() caller: KeyIdentity,
@@ -70,16 +90,32 @@ export class BuildsController {
 
   @Get(paths('builds'))
   @Operation({
-    id: 'apps_list_builds', flatId: 'apps_list_builds_by_id', tag: 'apps', summary: 'Builds, newest first', permission: 'app:read', resource: 'app',
+    id: 'apps_list_builds',
+    flatId: 'apps_list_builds_by_id',
+    tag: 'apps',
+    summary: 'Builds, newest first',
+    permission: 'app:read',
+    resource: 'app',
     answer: Page(V1Build),
   })
-  list(@Caller() caller: KeyIdentity, @Param('project_id') project: string | undefined, @Param('app_id') app: string, @Query() page: PageQuery) {
+  list(
+    @Caller() caller: KeyIdentity,
+    @Param('project_id') project: string | undefined,
+    @Param('app_id') app: string,
+    @Query() page: PageQuery,
+  ) {
     return this.builds.list(caller, project ?? null, app, page);
   }
 
   @Get(paths('builds/:build_id'))
   @Operation({
-    id: 'apps_get_build', flatId: 'apps_get_build_by_id', tag: 'apps', summary: 'Read a build', permission: 'app:read', resource: 'app', answer: V1Build,
+    id: 'apps_get_build',
+    flatId: 'apps_get_build_by_id',
+    tag: 'apps',
+    summary: 'Read a build',
+    permission: 'app:read',
+    resource: 'app',
+    answer: V1Build,
     query: waitQuery(waitWords),
   })
   get(
@@ -94,15 +130,27 @@ export class BuildsController {
     const look = () => this.builds.get(caller, project ?? null, app, id);
     const wait = parseWait(state, timeout, waitWords);
     if (wait === null) return look();
-    return waitUntil(this.changes, `app:${pathId(app)}`, wait.ms, clientGone(reply), look, (build) =>
-      [build.status, build.deploy_state].includes(wait.state) || isOver({ status: build.status, deploy_state: build.deploy_state }),
+    return waitUntil(
+      this.changes,
+      `app:${pathId(app)}`,
+      wait.ms,
+      clientGone(reply),
+      look,
+      (build) =>
+        [build.status, build.deploy_state].includes(wait.state) ||
+        isOver({ status: build.status, deploy_state: build.deploy_state }),
     );
   }
 
   @Post(paths('builds/:build_id/rebuild'))
   @Operation({
-    id: 'apps_rebuild_build', flatId: 'apps_rebuild_build_by_id', tag: 'apps', summary: 'Build the same source again', permission: 'app:update',
-    resource: 'app', answer: V1AppDeployResult,
+    id: 'apps_rebuild_build',
+    flatId: 'apps_rebuild_build_by_id',
+    tag: 'apps',
+    summary: 'Build the same source again',
+    permission: 'app:update',
+    resource: 'app',
+    answer: V1AppDeployResult,
   })
   async rebuild(
     @Caller() caller: KeyIdentity,
@@ -116,7 +164,13 @@ export class BuildsController {
 
   @Post(paths('builds/:build_id/cancel'))
   @Operation({
-    id: 'apps_cancel_build', flatId: 'apps_cancel_build_by_id', tag: 'apps', summary: 'Stop a build', permission: 'app:update', resource: 'app', answer: V1Build,
+    id: 'apps_cancel_build',
+    flatId: 'apps_cancel_build_by_id',
+    tag: 'apps',
+    summary: 'Stop a build',
+    permission: 'app:update',
+    resource: 'app',
+    answer: V1Build,
   })
   async cancel(
     @Caller() caller: KeyIdentity,
@@ -130,8 +184,13 @@ export class BuildsController {
 
   @Get(paths('builds/:build_id/logs'))
   @Operation({
-    id: 'apps_stream_build_logs', flatId: 'apps_stream_build_logs_by_id', tag: 'apps', summary: 'Build log: one data event a line, then done',
-    permission: 'app:read', resource: 'app', stream: true,
+    id: 'apps_stream_build_logs',
+    flatId: 'apps_stream_build_logs_by_id',
+    tag: 'apps',
+    summary: 'Build log: one data event a line, then done',
+    permission: 'app:read',
+    resource: 'app',
+    stream: true,
   })
   async logs(
     @Caller() caller: KeyIdentity,
@@ -141,14 +200,29 @@ export class BuildsController {
     @Headers('last-event-id') last: string | undefined,
     @Res() reply: FastifyReply,
   ): Promise<void> {
-    sendEvents(reply, await this.log.open(caller, project ?? null, app, id, lastEventId(last), clientGone(reply)));
+    sendEvents(
+      reply,
+      await this.log.open(caller, project ?? null, app, id, lastEventId(last), clientGone(reply)),
+    );
   }
 
   @Get(paths('events'))
   @Operation({
-    id: 'apps_stream_deploy_events', flatId: 'apps_stream_deploy_events_by_id', tag: 'apps', summary: 'Deploy status of a build, until it is live or failed',
-    permission: 'app:read', resource: 'app', stream: true,
-    query: [{ name: 'build_id', required: false, schema: { type: 'string' }, description: 'The newest build when absent' }],
+    id: 'apps_stream_deploy_events',
+    flatId: 'apps_stream_deploy_events_by_id',
+    tag: 'apps',
+    summary: 'Deploy status of a build, until it is live or failed',
+    permission: 'app:read',
+    resource: 'app',
+    stream: true,
+    query: [
+      {
+        name: 'build_id',
+        required: false,
+        schema: { type: 'string' },
+        description: 'The newest build when absent',
+      },
+    ],
   })
   async events(
     @Caller() caller: KeyIdentity,
@@ -157,6 +231,15 @@ export class BuildsController {
     @Query('build_id') build: string | undefined,
     @Res() reply: FastifyReply,
   ): Promise<void> {
-    sendEvents(reply, await this.status.open(caller, project ?? null, app, build === undefined ? null : String(build), clientGone(reply)));
+    sendEvents(
+      reply,
+      await this.status.open(
+        caller,
+        project ?? null,
+        app,
+        build === undefined ? null : String(build),
+        clientGone(reply),
+      ),
+    );
   }
 }

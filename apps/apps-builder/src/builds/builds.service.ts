@@ -1,10 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
-import { type KeyIdentity, type PageOf, pageOf, type PageQuery, type V1AppDeployResult, type V1Build, type V1DeployRequest } from '@nebo/contracts';
+import {
+  type KeyIdentity,
+  type PageOf,
+  pageOf,
+  type PageQuery,
+  type V1AppDeployResult,
+  type V1Build,
+  type V1DeployRequest,
+} from '@nebo/contracts';
 import { say } from '@nebo/bus';
 import { start, wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
-import { ApiError, conflict, fieldError, type IdempotentRequest, notFound, once, type OnceAnswer } from '@nebo/service-kit';
+import {
+  ApiError,
+  conflict,
+  fieldError,
+  type IdempotentRequest,
+  notFound,
+  once,
+  type OnceAnswer,
+} from '@nebo/service-kit';
 import { AppsService } from '../apps/apps.service.js';
 import { says, sayAct } from '../events.js';
 import type { App, Build } from '../generated/prisma/client.js';
@@ -27,12 +43,22 @@ export class BuildsService {
   ) {}
 
   /** A page of an app's builds, newest first. */
-  async list(caller: KeyIdentity, projectId: string | null, appId: string, page: PageQuery): Promise<PageOf<V1Build>> {
+  async list(
+    caller: KeyIdentity,
+    projectId: string | null,
+    appId: string,
+    page: PageQuery,
+  ): Promise<PageOf<V1Build>> {
     return this.store.as(caller.account_id, async ({ db }) => {
       const app = await this.apps.find(db, caller, projectId, appId);
       const where = { app_id: app.id };
       const total = await db.build.count({ where });
-      const rows = await db.build.findMany({ where, orderBy: { seq: 'desc' }, skip: page.offset, take: page.limit });
+      const rows = await db.build.findMany({
+        where,
+        orderBy: { seq: 'desc' },
+        skip: page.offset,
+        take: page.limit,
+      });
       return pageOf(rows.map(buildRecord), total, page);
     });
   }
@@ -61,8 +87,12 @@ export class BuildsService {
         const app = await this.apps.find(db, caller, projectId, appId);
         if (app.source_type !== 'upload') throw notSupported(app.source_type);
         if (body.commit_sha != null) throw fieldError('commit_sha', 'an uploaded folder has no commits');
-        const newest = await db.build.findFirst({ where: { app_id: app.id, source_sha256: { not: null } }, orderBy: { seq: 'desc' } });
-        if (!newest) throw conflict('no_source', 'this app has no source yet: send a folder to …/deployments first');
+        const newest = await db.build.findFirst({
+          where: { app_id: app.id, source_sha256: { not: null } },
+          orderBy: { seq: 'desc' },
+        });
+        if (!newest)
+          throw conflict('no_source', 'this app has no source yet: send a folder to …/deployments first');
         const build = await this.begin(sql, app, 'deploy', sourceOf(newest));
         await sayAct(sql, caller, 'apps_deploy_app', app, { build_id: build.id });
         return { status: 200, body: deployResult(build) };
@@ -122,10 +152,13 @@ export class BuildsService {
         await wake(sql, 'build', before.id);
         const build = await db.build.findUniqueOrThrow({ where: { id: before.id } });
         if (build.status === 'cancelled' && before.status !== 'cancelled') {
-          await say(sql, says.buildFinished(
-            { build_id: build.id, app_id: app.id, status: 'cancelled', error: null, duration_ms: null },
-            { account: app.account_id },
-          ));
+          await say(
+            sql,
+            says.buildFinished(
+              { build_id: build.id, app_id: app.id, status: 'cancelled', error: null, duration_ms: null },
+              { account: app.account_id },
+            ),
+          );
         }
         await sayAct(sql, caller, 'apps_cancel_build', app, { build_id: build.id });
         return { status: 200, body: buildRecord(build) };
@@ -163,5 +196,7 @@ const sourceOf = (build: Build): Source => ({ sha256: build.source_sha256!, byte
 function notSupported(source: string): ApiError {
   const what = source === 'git' ? 'builds from git repositories' : 'apps from Docker images';
   const msg = `${what} come with a later release; create the app with source_type upload and send its folder to …/deployments`;
-  return new ApiError(422, 'not_supported', msg, { detail: [{ loc: ['path', 'app_id'], msg, type: 'value_error' }] });
+  return new ApiError(422, 'not_supported', msg, {
+    detail: [{ loc: ['path', 'app_id'], msg, type: 'value_error' }],
+  });
 }

@@ -35,10 +35,20 @@ export class DeployStatus {
       if (buildId !== null) await findBuild(db, found, buildId);
       return found;
     });
-    return this.stream(caller.account_id, app.id, buildId === null ? null : pathId(buildId), AbortSignal.any([gone, this.changes.stopping]));
+    return this.stream(
+      caller.account_id,
+      app.id,
+      buildId === null ? null : pathId(buildId),
+      AbortSignal.any([gone, this.changes.stopping]),
+    );
   }
 
-  private async *stream(account: string, appId: string, watched: string | null, over: AbortSignal): AsyncGenerator<string> {
+  private async *stream(
+    account: string,
+    appId: string,
+    watched: string | null,
+    over: AbortSignal,
+  ): AsyncGenerator<string> {
     const ear = this.changes.listen(`app:${appId}`);
     let pinned = watched;
     let said = '';
@@ -75,11 +85,18 @@ export class DeployStatus {
     }
   }
 
-  private look(account: string, appId: string, buildId: string | null): Promise<BuildColumns | null | 'gone'> {
+  private look(
+    account: string,
+    appId: string,
+    buildId: string | null,
+  ): Promise<BuildColumns | null | 'gone'> {
     return this.store.as(account, async ({ db }) => {
       const app = await db.app.findFirst({ where: { id: appId, deleted_at: null }, select: { id: true } });
       if (!app) return 'gone';
-      return db.build.findFirst({ where: { app_id: appId, ...(buildId === null ? {} : { id: buildId }) }, orderBy: { seq: 'desc' } });
+      return db.build.findFirst({
+        where: { app_id: appId, ...(buildId === null ? {} : { id: buildId }) },
+        orderBy: { seq: 'desc' },
+      });
     });
   }
 }

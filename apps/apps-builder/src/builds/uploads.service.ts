@@ -2,7 +2,17 @@ import { PassThrough, type Readable } from 'node:stream';
 import { Inject, Injectable } from '@nestjs/common';
 import { ArchiveRefused, type ArchiveSummary, checkArchive } from '@nebo/archive';
 import type { KeyIdentity, V1AppDeployResult } from '@nebo/contracts';
-import { ApiError, badRequest, idempotentRequest, once, type OnceAnswer, RUNTIME, type Runtime, unavailable, validationError } from '@nebo/service-kit';
+import {
+  ApiError,
+  badRequest,
+  idempotentRequest,
+  once,
+  type OnceAnswer,
+  RUNTIME,
+  type Runtime,
+  unavailable,
+  validationError,
+} from '@nebo/service-kit';
 import { AppsService } from '../apps/apps.service.js';
 import { sayAct } from '../events.js';
 import { Blobs } from '../shared/blobs.js';
@@ -42,21 +52,43 @@ export class UploadsService {
     body: Readable | undefined,
     request: UploadRequest,
   ): Promise<OnceAnswer<V1AppDeployResult>> {
-    const app = await this.store.as(caller.account_id, ({ db }) => this.apps.find(db, caller, projectId, appId));
+    const app = await this.store.as(caller.account_id, ({ db }) =>
+      this.apps.find(db, caller, projectId, appId),
+    );
     if (app.source_type !== 'upload') {
       // The contract declares 422 for a thing that an app of another source does not have (as for docker_image).
-      throw validationError([{ loc: ['path', 'app_id'], msg: 'only apps with source_type upload take a folder', type: 'value_error' }]);
+      throw validationError([
+        {
+          loc: ['path', 'app_id'],
+          msg: 'only apps with source_type upload take a folder',
+          type: 'value_error',
+        },
+      ]);
     }
-    if (!body) throw archiveError(new ArchiveRefused('empty_body', 'it is empty. Send a .tar.gz of the folder.'));
+    if (!body)
+      throw archiveError(new ArchiveRefused('empty_body', 'it is empty. Send a .tar.gz of the folder.'));
     const archive = await this.receive(body);
-    const idem = idempotentRequest(caller, request.method, request.url, request.idempotencyKey, archive.sha256);
+    const idem = idempotentRequest(
+      caller,
+      request.method,
+      request.url,
+      request.idempotencyKey,
+      archive.sha256,
+    );
     return this.store.as(caller.account_id, ({ db, sql }) =>
       once(sql, idem, async () => {
         // Deleted while its folder was on the way: 404, and the blob is nobody's.
         const present = await this.apps.find(db, caller, projectId, appId);
         await this.blobs.note(sql, archive);
-        const build = await this.builds.begin(sql, present, 'upload', { sha256: archive.sha256, bytes: BigInt(archive.bytes) });
-        await sayAct(sql, caller, 'apps_create_deployment', present, { build_id: build.id, sha256: archive.sha256, bytes: archive.bytes });
+        const build = await this.builds.begin(sql, present, 'upload', {
+          sha256: archive.sha256,
+          bytes: BigInt(archive.bytes),
+        });
+        await sayAct(sql, caller, 'apps_create_deployment', present, {
+          build_id: build.id,
+          sha256: archive.sha256,
+          bytes: archive.bytes,
+        });
         return { status: 202, body: deployResult(build) };
       }),
     );
@@ -81,7 +113,8 @@ export class UploadsService {
       // What the client still sends is read and dropped, so that it gets to see the answer.
       body.resume();
       if (error instanceof ArchiveRefused) throw archiveError(error);
-      if (body.destroyed || body.readableAborted) throw badRequest('upload_interrupted', 'the upload ended early; send it again');
+      if (body.destroyed || body.readableAborted)
+        throw badRequest('upload_interrupted', 'the upload ended early; send it again');
       throw unavailable('the archive could not be stored; send it again', error);
     }
   }

@@ -12,19 +12,36 @@ describe('uploads', () => {
   /** Every file of the blob store, also those under way. */
   const files = () => {
     const folder = `${bench.nebo.runtime.home}/blobs`;
-    return readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile()).map(({ name }) => name);
+    return readdirSync(folder, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map(({ name }) => name);
   };
 
   /** A body in pieces without a length, as Go sends files. */
-  const chunked = (path: string, pieces: Buffer[], more: { headers?: Record<string, string>; cut?: boolean; length?: number } = {}) =>
+  const chunked = (
+    path: string,
+    pieces: Buffer[],
+    more: { headers?: Record<string, string>; cut?: boolean; length?: number } = {},
+  ) =>
     new Promise<{ status: number; body: string }>((resolve, reject) => {
-      const call = request(`${url}/v1/${path}`, {
-        method: 'POST',
-        headers: { ...bench.signed(), 'content-type': 'application/gzip', ...(more.length ? { 'content-length': more.length } : { 'transfer-encoding': 'chunked' }), ...more.headers },
-      }, (answer) => {
-        let body = '';
-        answer.on('data', (part) => (body += part)).on('end', () => resolve({ status: answer.statusCode!, body }));
-      });
+      const call = request(
+        `${url}/v1/${path}`,
+        {
+          method: 'POST',
+          headers: {
+            ...bench.signed(),
+            'content-type': 'application/gzip',
+            ...(more.length ? { 'content-length': more.length } : { 'transfer-encoding': 'chunked' }),
+            ...more.headers,
+          },
+        },
+        (answer) => {
+          let body = '';
+          answer
+            .on('data', (part) => (body += part))
+            .on('end', () => resolve({ status: answer.statusCode!, body }));
+        },
+      );
       call.on('error', reject);
       const next = () => {
         const piece = pieces.shift();
@@ -36,7 +53,10 @@ describe('uploads', () => {
     });
 
   beforeAll(async () => {
-    bench = await Bench.start({ NEBO_ARCHIVE_MAX_COMPRESSED: '200000', NEBO_ARCHIVE_MAX_EXPANDED: '1000000' });
+    bench = await Bench.start({
+      NEBO_ARCHIVE_MAX_COMPRESSED: '200000',
+      NEBO_ARCHIVE_MAX_EXPANDED: '1000000',
+    });
     url = await bench.listen();
   });
   afterAll(async () => {
@@ -51,20 +71,33 @@ describe('uploads', () => {
       expect(status).toBe(202);
       expect(body).toEqual({ id: expect.any(String), app_id: app.id, site_id: app.id, status: 'queued' });
       expect((await bench.api('GET', `${path}/builds/${body.id}`)).body).toMatchObject({
-        status: 'queued', deploy_state: null, source_archive_sha256: sha256(bytes), source_archive_bytes: bytes.length, commit_sha: null, error: null,
+        status: 'queued',
+        deploy_state: null,
+        source_archive_sha256: sha256(bytes),
+        source_archive_bytes: bytes.length,
+        commit_sha: null,
+        error: null,
       });
     }
-    expect((await bench.api('GET', `apps/${app.id}`)).body).toMatchObject({ status: 'pending', deploy_state: null, current_build_id: null });
+    expect((await bench.api('GET', `apps/${app.id}`)).body).toMatchObject({
+      status: 'pending',
+      deploy_state: null,
+      current_build_id: null,
+    });
     expect(files()).toContain(sha256(bytes));
   });
 
   it('202 for a body in chunks without a length', async () => {
     const app = await bench.app();
     const big = archive({ 'a.txt': randomBytes(60_000).toString('hex') });
-    const pieces = Array.from({ length: Math.ceil(big.length / 9_000) }, (_, at) => big.subarray(at * 9_000, (at + 1) * 9_000));
+    const pieces = Array.from({ length: Math.ceil(big.length / 9_000) }, (_, at) =>
+      big.subarray(at * 9_000, (at + 1) * 9_000),
+    );
     const answer = await chunked(`apps/${app.id}/deployments`, pieces);
     expect(answer.status).toBe(202);
-    expect((await bench.api('GET', `apps/${app.id}/builds`)).body.data[0].source_archive_sha256).toBe(sha256(big));
+    expect((await bench.api('GET', `apps/${app.id}/builds`)).body.data[0].source_archive_sha256).toBe(
+      sha256(big),
+    );
   });
 
   it('404 for a foreign app, 415 for another type, 422 for an app of another source: before the body is read', async () => {
@@ -73,10 +106,15 @@ describe('uploads', () => {
     expect((await bench.upload(`apps/${randomUUID()}/deployments`, bytes)).status).toBe(404);
     expect((await bench.upload(`apps/${app.id}/deployments`, bytes, null)).status).toBe(401);
     for (const type of ['application/json', 'application/octet-stream', 'text/plain']) {
-      expect((await bench.upload(`apps/${app.id}/deployments`, bytes, bench.key, { 'content-type': type })).status).toBe(415);
+      expect(
+        (await bench.upload(`apps/${app.id}/deployments`, bytes, bench.key, { 'content-type': type })).status,
+      ).toBe(415);
     }
     const git = await bench.app({ source_type: 'git' });
-    expect(await bench.upload(`apps/${git.id}/deployments`, bytes)).toMatchObject({ status: 422, body: { error: { code: 'validation_error' } } });
+    expect(await bench.upload(`apps/${git.id}/deployments`, bytes)).toMatchObject({
+      status: 422,
+      body: { error: { code: 'validation_error' } },
+    });
   });
 
   it('413 and 422 name the rule and leave no file and no build', async () => {
@@ -106,7 +144,9 @@ describe('uploads', () => {
   it('413 also reaches a client that is still sending', async () => {
     const app = await bench.app();
     const big = archive({ noise: randomBytes(600_000).toString('base64') });
-    const pieces = Array.from({ length: 20 }, (_, at) => big.subarray(at * 40_000, (at + 1) * 40_000)).filter(({ length }) => length > 0);
+    const pieces = Array.from({ length: 20 }, (_, at) => big.subarray(at * 40_000, (at + 1) * 40_000)).filter(
+      ({ length }) => length > 0,
+    );
     const answer = await chunked(`apps/${app.id}/deployments`, pieces);
     expect([answer.status, answer.body]).toEqual([413, expect.stringContaining('compressed_size')]);
   });
@@ -115,8 +155,11 @@ describe('uploads', () => {
     const app = await bench.app();
     const before = files();
     const big = archive({ 'a.txt': randomBytes(50_000).toString('hex') });
-    await expect(chunked(`apps/${app.id}/deployments`, [big.subarray(0, 30_000)], { cut: true })).rejects.toThrow();
-    for (let tries = 0; tries < 100 && files().length !== before.length; tries += 1) await new Promise((resolve) => setTimeout(resolve, 20));
+    await expect(
+      chunked(`apps/${app.id}/deployments`, [big.subarray(0, 30_000)], { cut: true }),
+    ).rejects.toThrow();
+    for (let tries = 0; tries < 100 && files().length !== before.length; tries += 1)
+      await new Promise((resolve) => setTimeout(resolve, 20));
     expect(files()).toEqual(before);
     expect((await bench.api('GET', `apps/${app.id}/builds`)).body.total).toBe(0);
   });
@@ -125,8 +168,13 @@ describe('uploads', () => {
     const app = await bench.app();
     const headers = { 'idempotency-key': randomUUID() };
     const first = await bench.upload(`apps/${app.id}/deployments`, bytes, bench.key, headers);
-    expect((await bench.upload(`apps/${app.id}/deployments`, bytes, bench.key, headers)).body).toEqual(first.body);
-    expect((await bench.upload(`apps/${app.id}/deployments`, archive({ other: 'x' }), bench.key, headers)).body.error.code).toBe('idempotency_key_reused');
+    expect((await bench.upload(`apps/${app.id}/deployments`, bytes, bench.key, headers)).body).toEqual(
+      first.body,
+    );
+    expect(
+      (await bench.upload(`apps/${app.id}/deployments`, archive({ other: 'x' }), bench.key, headers)).body
+        .error.code,
+    ).toBe('idempotency_key_reused');
     expect((await bench.api('GET', `apps/${app.id}/builds`)).body.total).toBe(1);
   });
 });

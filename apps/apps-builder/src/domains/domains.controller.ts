@@ -15,10 +15,20 @@ export class DomainsController {
 
   @Get(['projects/:project_id/apps/:app_id/domains', 'apps/:app_id/domains'])
   @Operation({
-    id: 'apps_list_domains', flatId: 'apps_list_domains_by_id', tag: 'apps', summary: 'List the domains of an app, the default one first', permission: 'app:read',
-    resource: 'app', answer: Page(V1AppDomain),
+    id: 'apps_list_domains',
+    flatId: 'apps_list_domains_by_id',
+    tag: 'apps',
+    summary: 'List the domains of an app, the default one first',
+    permission: 'app:read',
+    resource: 'app',
+    answer: Page(V1AppDomain),
   })
-  list(@Caller() caller: KeyIdentity, @Param('project_id') project: string | undefined, @Param('app_id') id: string, @Query() page: PageQuery) {
+  list(
+    @Caller() caller: KeyIdentity,
+    @Param('project_id') project: string | undefined,
+    @Param('app_id') id: string,
+    @Query() page: PageQuery,
+  ) {
     return this.store.as(caller.account_id, async ({ db }) => {
       const app = await this.apps.find(db, caller, project ?? null, id);
       const where = { app_id: app.id };

@@ -11,17 +11,34 @@ export class EnvController {
 
   @Get(paths)
   @Operation({
-    id: 'apps_list_env_vars', flatId: 'apps_list_env_vars_by_id', tag: 'apps', summary: 'List environment variables; secrets are masked',
-    permission: 'app:read', resource: 'app', answer: Page(V1EnvVar),
+    id: 'apps_list_env_vars',
+    flatId: 'apps_list_env_vars_by_id',
+    tag: 'apps',
+    summary: 'List environment variables; secrets are masked',
+    permission: 'app:read',
+    resource: 'app',
+    answer: Page(V1EnvVar),
   })
-  list(@Caller() caller: KeyIdentity, @Param('project_id') project: string | undefined, @Param('app_id') app: string, @Query() page: PageQuery) {
+  list(
+    @Caller() caller: KeyIdentity,
+    @Param('project_id') project: string | undefined,
+    @Param('app_id') app: string,
+    @Query() page: PageQuery,
+  ) {
     return this.env.list(caller, project ?? null, app, page);
   }
 
   @Post(paths)
   @Operation({
-    id: 'apps_add_env_var', flatId: 'apps_add_env_var_by_id', tag: 'apps', summary: 'Create or set an environment variable', permission: 'app:update',
-    resource: 'app', status: 201, body: V1EnvVarCreate, answer: V1EnvVar,
+    id: 'apps_add_env_var',
+    flatId: 'apps_add_env_var_by_id',
+    tag: 'apps',
+    summary: 'Create or set an environment variable',
+    permission: 'app:update',
+    resource: 'app',
+    status: 201,
+    body: V1EnvVarCreate,
+    answer: V1EnvVar,
   })
   async set(
     @Caller() caller: KeyIdentity,
@@ -35,8 +52,13 @@ export class EnvController {
 
   @Delete(paths.map((path) => `${path}/:env_var_id`))
   @Operation({
-    id: 'apps_delete_env_var_route', flatId: 'apps_delete_env_var_by_id', tag: 'apps', summary: 'Delete an environment variable', permission: 'app:update',
-    resource: 'app', status: 204,
+    id: 'apps_delete_env_var_route',
+    flatId: 'apps_delete_env_var_by_id',
+    tag: 'apps',
+    summary: 'Delete an environment variable',
+    permission: 'app:update',
+    resource: 'app',
+    status: 204,
   })
   async delete(
     @Caller() caller: KeyIdentity,

@@ -1,9 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import { Inject, Injectable } from '@nestjs/common';
-import { type EnvEntry, type KeyIdentity, type PageOf, pageOf, type PageQuery, type V1EnvVar, type V1EnvVarCreate } from '@nebo/contracts';
+import {
+  type EnvEntry,
+  type KeyIdentity,
+  type PageOf,
+  pageOf,
+  type PageQuery,
+  type V1EnvVar,
+  type V1EnvVarCreate,
+} from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
-import { fieldError, type IdempotentRequest, type MasterKey, notFound, once, type OnceAnswer, RUNTIME, type Runtime } from '@nebo/service-kit';
+import {
+  fieldError,
+  type IdempotentRequest,
+  type MasterKey,
+  notFound,
+  once,
+  type OnceAnswer,
+  RUNTIME,
+  type Runtime,
+} from '@nebo/service-kit';
 import { AppsService } from '../apps/apps.service.js';
 import { sayAct } from '../events.js';
 import type { App, EnvVar } from '../generated/prisma/client.js';
@@ -26,7 +43,12 @@ export interface SealedEntry {
 const sealContext = (account: string, app: string, name: string) => `${account}|${app}|${name}`;
 
 /** Opens the variables of a build or revision; only for the region that runs it. */
-export function openEntries(masterKey: MasterKey, account: string, app: string, entries: readonly SealedEntry[]): EnvEntry[] {
+export function openEntries(
+  masterKey: MasterKey,
+  account: string,
+  app: string,
+  entries: readonly SealedEntry[],
+): EnvEntry[] {
   return entries.map(({ name, sealed, secret }) => ({
     name,
     value: masterKey.open(Buffer.from(sealed, 'base64'), sealContext(account, app, name)),
@@ -45,13 +67,27 @@ export class EnvService {
   ) {}
 
   /** A page of an app's variables by name; secrets masked. */
-  async list(caller: KeyIdentity, projectId: string | null, appId: string, page: PageQuery): Promise<PageOf<V1EnvVar>> {
+  async list(
+    caller: KeyIdentity,
+    projectId: string | null,
+    appId: string,
+    page: PageQuery,
+  ): Promise<PageOf<V1EnvVar>> {
     return this.store.as(caller.account_id, async ({ db }) => {
       const app = await this.apps.find(db, caller, projectId, appId);
       const where = { app_id: app.id };
       const total = await db.envVar.count({ where });
-      const rows = await db.envVar.findMany({ where, orderBy: [{ name: 'asc' }, { id: 'asc' }], skip: page.offset, take: page.limit });
-      return pageOf(rows.map((row) => this.record(row)), total, page);
+      const rows = await db.envVar.findMany({
+        where,
+        orderBy: [{ name: 'asc' }, { id: 'asc' }],
+        skip: page.offset,
+        take: page.limit,
+      });
+      return pageOf(
+        rows.map((row) => this.record(row)),
+        total,
+        page,
+      );
     });
   }
 
@@ -67,15 +103,25 @@ export class EnvService {
     idem: IdempotentRequest | null,
   ): Promise<OnceAnswer<V1EnvVar>> {
     // eslint-disable-next-line no-control-regex
-    if (/[=\s\u0000-\u001f]/.test(body.name)) throw fieldError('name', 'must not contain "=", white space or control characters');
+    if (/[=\s\u0000-\u001f]/.test(body.name))
+      throw fieldError('name', 'must not contain "=", white space or control characters');
     const { masterKey } = this.runtime;
     return this.store.as(caller.account_id, ({ db, sql }) =>
       once(sql, idem, async () => {
         const app = await this.apps.find(db, caller, projectId, appId);
-        const sealed = new Uint8Array(masterKey.seal(body.value, sealContext(app.account_id, app.id, body.name)));
+        const sealed = new Uint8Array(
+          masterKey.seal(body.value, sealContext(app.account_id, app.id, body.name)),
+        );
         const row = await db.envVar.upsert({
           where: { app_id_name: { app_id: app.id, name: body.name } },
-          create: { id: randomUUID(), account_id: app.account_id, app_id: app.id, name: body.name, sealed, is_secret: body.is_secret },
+          create: {
+            id: randomUUID(),
+            account_id: app.account_id,
+            app_id: app.id,
+            name: body.name,
+            sealed,
+            is_secret: body.is_secret,
+          },
           update: { sealed, is_secret: body.is_secret, updated_at: new Date() },
         });
         await this.restart(sql, app);
@@ -110,7 +156,9 @@ export class EnvService {
 
   private record(row: EnvVar): V1EnvVar {
     const { id, name, is_secret } = row;
-    const value = is_secret ? mask : this.runtime.masterKey.open(row.sealed, sealContext(row.account_id, row.app_id, name));
+    const value = is_secret
+      ? mask
+      : this.runtime.masterKey.open(row.sealed, sealContext(row.account_id, row.app_id, name));
     return { id, name, value, is_secret, created_at: row.created_at.toISOString() };
   }
 }

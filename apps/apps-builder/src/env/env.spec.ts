@@ -7,9 +7,15 @@ describe('environment variables', () => {
   let bench: Bench;
   let agent: FakeAgent;
   let edge: FakeEdge;
-  const set = (app: string, name: string, value: string, is_secret = false, headers: Record<string, string> = {}) =>
-    bench.api('POST', `apps/${app}/env`, { name, value, is_secret }, bench.key, headers);
-  const list = async (app: string) => (await bench.api('GET', `projects/${bench.project}/apps/${app}/env?limit=200`)).body;
+  const set = (
+    app: string,
+    name: string,
+    value: string,
+    is_secret = false,
+    headers: Record<string, string> = {},
+  ) => bench.api('POST', `apps/${app}/env`, { name, value, is_secret }, bench.key, headers);
+  const list = async (app: string) =>
+    (await bench.api('GET', `projects/${bench.project}/apps/${app}/env?limit=200`)).body;
 
   beforeAll(async () => {
     bench = await Bench.start();
@@ -29,10 +35,23 @@ describe('environment variables', () => {
     expect(first).toMatchObject({ status: 201, body: { name: 'TOKEN', value: '********', is_secret: true } });
     const again = await set(app.id, 'TOKEN', 'other', true);
     expect(again).toMatchObject({ status: 201, body: { id: first.body.id, value: '********' } });
-    expect(await set(app.id, 'COLOUR', 'grün = "ja"\nzwei')).toMatchObject({ status: 201, body: { value: 'grün = "ja"\nzwei', is_secret: false } });
-    expect(await list(app.id)).toMatchObject({ count: 2, total: 2, data: [{ name: 'COLOUR', value: 'grün = "ja"\nzwei' }, { name: 'TOKEN', value: '********' }] });
+    expect(await set(app.id, 'COLOUR', 'grün = "ja"\nzwei')).toMatchObject({
+      status: 201,
+      body: { value: 'grün = "ja"\nzwei', is_secret: false },
+    });
+    expect(await list(app.id)).toMatchObject({
+      count: 2,
+      total: 2,
+      data: [
+        { name: 'COLOUR', value: 'grün = "ja"\nzwei' },
+        { name: 'TOKEN', value: '********' },
+      ],
+    });
     // A secret that becomes an ordinary variable is shown only with its new value.
-    expect((await set(app.id, 'TOKEN', 'plain', false)).body).toMatchObject({ id: first.body.id, value: 'plain' });
+    expect((await set(app.id, 'TOKEN', 'plain', false)).body).toMatchObject({
+      id: first.body.id,
+      value: 'plain',
+    });
   });
 
   it('204 deletes; 404 for what is not there, foreign or of another app; 401, 422', async () => {
@@ -40,11 +59,24 @@ describe('environment variables', () => {
     const other = await bench.app();
     const { id } = (await set(app.id, 'A', '1')).body;
     expect((await bench.api('DELETE', `apps/${other.id}/env/${id}`)).status).toBe(404);
-    expect((await bench.api('DELETE', `apps/${app.id}/env/${id}`, undefined, bench.stranger)).status).toBe(404);
+    expect((await bench.api('DELETE', `apps/${app.id}/env/${id}`, undefined, bench.stranger)).status).toBe(
+      404,
+    );
     expect((await bench.api('GET', `apps/${app.id}/env`, undefined, bench.stranger)).status).toBe(404);
-    expect((await bench.api('POST', `apps/${app.id}/env`, { name: 'A', value: 'x' }, bench.stranger)).status).toBe(404);
+    expect(
+      (await bench.api('POST', `apps/${app.id}/env`, { name: 'A', value: 'x' }, bench.stranger)).status,
+    ).toBe(404);
     expect((await bench.api('GET', `apps/${app.id}/env`, undefined, null)).status).toBe(401);
-    for (const body of [{ name: 'A' }, { name: 'A', value: '' }, { name: '', value: 'x' }, { name: 'A=B', value: 'x' }, { name: 'A B', value: 'x' }, { name: 'A', value: 'x\0' }, { name: 'A', value: 5 }, { name: 'A', value: 'x', is_secret: 'yes' }]) {
+    for (const body of [
+      { name: 'A' },
+      { name: 'A', value: '' },
+      { name: '', value: 'x' },
+      { name: 'A=B', value: 'x' },
+      { name: 'A B', value: 'x' },
+      { name: 'A', value: 'x\0' },
+      { name: 'A', value: 5 },
+      { name: 'A', value: 'x', is_secret: 'yes' },
+    ]) {
       expect((await bench.api('POST', `apps/${app.id}/env`, body)).status).toBe(422);
     }
     expect((await bench.api('DELETE', `apps/${app.id}/env/${id.toUpperCase()}`)).status).toBe(204);
@@ -74,19 +106,35 @@ describe('environment variables', () => {
     await set(app.id, 'SECRET', canary, true, { 'idempotency-key': randomUUID() });
     await set(app.id, 'OPEN', `${canary}-open`);
     const { archive } = await import('../../test/harness.js');
-    const build = (await bench.upload(`apps/${app.id}/deployments`, archive({ env: canary.length.toString() }))).body;
-    const env = [{ name: 'OPEN', value: `${canary}-open`, secret: false }, { name: 'SECRET', value: canary, secret: true }];
+    const build = (
+      await bench.upload(`apps/${app.id}/deployments`, archive({ env: canary.length.toString() }))
+    ).body;
+    const env = [
+      { name: 'OPEN', value: `${canary}-open`, secret: false },
+      { name: 'SECRET', value: canary, secret: true },
+    ];
     expect((await agent.until('wanted', ({ id }) => id === build.id)).spec.env).toEqual(env);
     await agent.build(build.id, 'server');
     const [replica] = await agent.replicas(build.id, 1);
     expect(replica!.spec.env).toEqual(env);
     await agent.ready(replica!);
     await bench.api('PATCH', `apps/${app.id}`, { name: 'renamed' });
-    const tables = await bench.sql<{ name: string }>("select table_name as name from information_schema.tables where table_schema = 'apps_builder' and table_type = 'BASE TABLE'");
+    const tables = await bench.sql<{ name: string }>(
+      "select table_name as name from information_schema.tables where table_schema = 'apps_builder' and table_type = 'BASE TABLE'",
+    );
     expect(tables.length).toBeGreaterThan(12);
     for (const { name } of tables) {
-      expect([name, await bench.sql(`select 1 as found from "${name}" t where t::text like '%' || $1 || '%'`, [canary])]).toEqual([name, []]);
-      expect([name, await bench.sql(`select 1 as found from "${name}" t where t::text like '%' || encode($1::bytea, 'hex') || '%'`, [Buffer.from(canary)])]).toEqual([name, []]);
+      expect([
+        name,
+        await bench.sql(`select 1 as found from "${name}" t where t::text like '%' || $1 || '%'`, [canary]),
+      ]).toEqual([name, []]);
+      expect([
+        name,
+        await bench.sql(
+          `select 1 as found from "${name}" t where t::text like '%' || encode($1::bytea, 'hex') || '%'`,
+          [Buffer.from(canary)],
+        ),
+      ]).toEqual([name, []]);
     }
     // What shall go needs no secrets any more.
     await bench.api('DELETE', `apps/${app.id}`);
@@ -98,7 +146,10 @@ describe('environment variables', () => {
     await agent.build(build.id, 'server');
     const [old] = await agent.replicas(build.id, 1);
     await agent.ready(old!, 6_001);
-    await eventually('live', async () => (await bench.api('GET', `apps/${app.id}`)).body.deploy_state === 'live');
+    await eventually(
+      'live',
+      async () => (await bench.api('GET', `apps/${app.id}`)).body.deploy_state === 'live',
+    );
     const { id } = (await set(app.id, 'ONE', '1')).body;
     await set(app.id, 'TWO', '2');
     await bench.api('DELETE', `apps/${app.id}/env/${id}`);
@@ -106,7 +157,9 @@ describe('environment variables', () => {
     const next = two.find((item) => item.id !== old!.id)!;
     expect(next.spec.env).toEqual([{ name: 'TWO', value: '2', secret: false }]);
     await pause(400);
-    expect((await bench.sql("select 1 from revision where app_id = $1 and cause = 'restart'", [app.id])).length).toBe(1);
+    expect(
+      (await bench.sql("select 1 from revision where app_id = $1 and cause = 'restart'", [app.id])).length,
+    ).toBe(1);
     expect(edge.of(app.id)!.target.replicas!.map((replica) => replica.port)).toEqual([6_001]);
     await agent.ready(next, 6_002);
     await eventually('switched', async () => edge.of(app.id)?.target.replicas?.[0]?.port === 6_002);
@@ -119,11 +172,18 @@ describe('environment variables', () => {
     await agent.build(build.id, 'server');
     const [old] = await agent.replicas(build.id, 1);
     await agent.ready(old!, 6_010);
-    await eventually('live', async () => (await bench.api('GET', `apps/${app.id}`)).body.deploy_state === 'live');
+    await eventually(
+      'live',
+      async () => (await bench.api('GET', `apps/${app.id}`)).body.deploy_state === 'live',
+    );
     await set(app.id, 'BAD', '1');
     const next = (await agent.replicas(build.id, 2)).find((item) => item.id !== old!.id)!;
     await agent.observe(next, 'failed', { reason: 'BAD is bad' });
-    await eventually('stale', async () => (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.deploy_state === 'stale_serving');
+    await eventually(
+      'stale',
+      async () =>
+        (await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.deploy_state === 'stale_serving',
+    );
     expect((await bench.api('GET', `apps/${app.id}/builds/${build.id}`)).body.boot_error).toBe('BAD is bad');
     expect(edge.of(app.id)!.target.replicas!.map((replica) => replica.port)).toEqual([6_010]);
   });
@@ -131,9 +191,16 @@ describe('environment variables', () => {
   it('a variable of an app that runs nowhere restarts nothing', async () => {
     const { app, build } = await bench.appWithBuild();
     await agent.build(build.id, 'static');
-    await eventually('live', async () => (await bench.api('GET', `apps/${app.id}`)).body.deploy_state === 'live');
+    await eventually(
+      'live',
+      async () => (await bench.api('GET', `apps/${app.id}`)).body.deploy_state === 'live',
+    );
     await set(app.id, 'X', '1');
-    await eventually('forgotten', async () => (await bench.sql('select 1 from app where id = $1 and restart_at is null', [app.id])).length);
+    await eventually(
+      'forgotten',
+      async () =>
+        (await bench.sql('select 1 from app where id = $1 and restart_at is null', [app.id])).length,
+    );
     expect((await bench.sql('select 1 from revision where app_id = $1', [app.id])).length).toBe(1);
   });
 });

@@ -23,7 +23,11 @@ export class InternalController {
 
   @Get('owners/app/:id')
   async owner(@Param('id') id: string): Promise<Owner> {
-    const [owner] = await this.database.named<{ account_id: string; project_id: string }>('app_owner', 'select * from app_owner($1)', [pathId(id)]);
+    const [owner] = await this.database.named<{ account_id: string; project_id: string }>(
+      'app_owner',
+      'select * from app_owner($1)',
+      [pathId(id)],
+    );
     if (!owner) throw notFound();
     return { ...owner, parents: [] };
   }
@@ -47,7 +51,10 @@ export class InternalController {
   @Get('blobs/:sha256')
   async blob(@Param('sha256') sha256: string, @Res() reply: FastifyReply): Promise<void> {
     const { bytes, stream } = await this.blobs.read(sha256, null);
-    void reply.header('content-type', 'application/octet-stream').header('content-length', bytes).send(stream);
+    void reply
+      .header('content-type', 'application/octet-stream')
+      .header('content-length', bytes)
+      .send(stream);
   }
 
   @Get('projects/:id/usage')
@@ -60,12 +67,18 @@ export class InternalController {
 /** By hand: an edge confirms all its routes at once. @throws ApiError 422 */
 function parseApplied(body: unknown): RoutesApplied {
   const { version, routes } = (body ?? {}) as Partial<RoutesApplied>;
-  const refuse = (field: string, msg: string) => validationError([{ loc: ['body', field], msg, type: 'value_error' }]);
+  const refuse = (field: string, msg: string) =>
+    validationError([{ loc: ['body', field], msg, type: 'value_error' }]);
   if (typeof version !== 'string') throw refuse('version', 'must be a text');
   if (routes === undefined) return { version };
   const valid =
     Array.isArray(routes) &&
-    routes.every((route) => typeof route?.host === 'string' && !route.host.includes('\0') && (route.build_id === null || idOrNull(String(route.build_id)) !== null));
+    routes.every(
+      (route) =>
+        typeof route?.host === 'string' &&
+        !route.host.includes('\0') &&
+        (route.build_id === null || idOrNull(String(route.build_id)) !== null),
+    );
   if (!valid) throw refuse('routes', 'must be a list of {host, build_id}');
   return { version, routes: routes.map(({ host, build_id }) => ({ host, build_id })) };
 }

@@ -35,7 +35,8 @@ export class RoutesService {
       for (;;) {
         const answer = await this.database.transaction((tx) => this.read(tx, since));
         const left = end - Date.now();
-        if (answer.full || answer.routes.length + answer.removed.length > 0 || left <= 0 || over.aborted) return answer;
+        if (answer.full || answer.routes.length + answer.removed.length > 0 || left <= 0 || over.aborted)
+          return answer;
         await ear.next(left, over);
       }
     } finally {
@@ -51,7 +52,8 @@ export class RoutesService {
     return this.database.transaction(async (tx) => {
       const [feed] = await tx.query<Feed>("select * from feed where name = 'routes'");
       const number = numberIn(feed!, version);
-      if (number === null) throw conflict('unknown_version', 'this version was not given here; ask for all routes');
+      if (number === null)
+        throw conflict('unknown_version', 'this version was not given here; ask for all routes');
       const rows = await tx.query<{ app_id: string }>(
         `update route set confirmed = $1::bigint
          where change <= $1::bigint and confirmed < change

@@ -19,8 +19,16 @@ export class ReplicaMoney {
    * Price of permanent replicas, 10⁻⁹ rubles a month: vCPUs and memory in GiB of each (control API, part 8), rounded up once.
    * @throws ApiError 503 when the prices cannot be read
    */
-  async perMonth({ replica_count, vcpu, memory_mb }: Reserved): Promise<{ amount: bigint; prices: PriceRef[] }> {
-    const prices = await this.peers.call<PriceInfo[]>('identity-billing', '/internal/v1/prices?prefix=replica.', { account: null });
+  async perMonth({
+    replica_count,
+    vcpu,
+    memory_mb,
+  }: Reserved): Promise<{ amount: bigint; prices: PriceRef[] }> {
+    const prices = await this.peers.call<PriceInfo[]>(
+      'identity-billing',
+      '/internal/v1/prices?prefix=replica.',
+      { account: null },
+    );
     const [cpu, memory] = ['replica.vcpu.month', 'replica.memory_gb.month'].map((id) => {
       const found = prices.find((candidate) => candidate.id === id);
       if (!found) throw billingUnavailable(new Error(`there is no price ${id}`));
@@ -52,7 +60,11 @@ export class ReplicaMoney {
         prices,
         expires_in_seconds: 60,
       };
-      await this.peers.call('identity-billing', '/internal/v1/money/reserve', { account, body: request, operationId: operation_id });
+      await this.peers.call('identity-billing', '/internal/v1/money/reserve', {
+        account,
+        body: request,
+        operationId: operation_id,
+      });
     } catch (error) {
       if (error instanceof ApiError && error.status === 402) throw error;
       throw billingUnavailable(error);

@@ -50,7 +50,8 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   async idle(app: RolloutApp): Promise<Outcome> {
     if (app.deleted) return this.go('deleting');
     if (isDue(app.restart_in)) return this.go('idle', (tx) => this.restart(tx, app));
-    if (app.target_revision_id !== null && app.target_revision_id !== app.current_revision_id) return this.begin(app);
+    if (app.target_revision_id !== null && app.target_revision_id !== app.current_revision_id)
+      return this.begin(app);
     const again = await this.database.transaction((tx) => this.keep(tx, app));
     return this.wait(Math.min(again, app.restart_in ?? Infinity, compareMs));
   }
@@ -63,7 +64,8 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     if (app.target_revision_id !== app.rolling_revision_id) return this.begin(app);
     const rolling = revisionOf(app, app.rolling_revision_id);
     if (rolling === null) return this.go('idle');
-    if (rolling.artifact_kind === 'static') return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
+    if (rolling.artifact_kind === 'static')
+      return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
 
     const others = app.replicas.filter((replica) => replica.revision_id !== rolling.id);
     if (app.deploy_strategy === 'recreate' && others.length > 0) {
@@ -84,7 +86,8 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     const surplus = mine.slice(wanted).map(({ id }) => id);
     if (surplus.length > 0) await this.database.transaction((tx) => removeReplicas(tx, surplus));
     const ready = mine.slice(0, wanted).filter((replica) => replica.state === 'ready');
-    if (ready.length < wanted) return this.wait(this.restartOr(app, compareMs), 'the region has not reported the replicas ready');
+    if (ready.length < wanted)
+      return this.wait(this.restartOr(app, compareMs), 'the region has not reported the replicas ready');
     return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
   }
 
@@ -102,10 +105,10 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     const rolling = revisionOf(app, app.rolling_revision_id);
     if (rolling && !app.deleted) {
       await this.database.transaction((tx) =>
-        tx.query("update build set deploy_state = 'unverified', boot_error = $2 where id = $1::uuid and deploy_state = 'rolling'", [
-          rolling.build_id,
-          reason ?? 'no edge has confirmed the routes yet',
-        ]),
+        tx.query(
+          "update build set deploy_state = 'unverified', boot_error = $2 where id = $1::uuid and deploy_state = 'rolling'",
+          [rolling.build_id, reason ?? 'no edge has confirmed the routes yet'],
+        ),
       );
     }
     return this.confirm(app);
@@ -119,7 +122,11 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       if (!rolling || (await lockApp(tx, app.id)) === null) return;
       // The same build with other variables or another size: what serves is that build as it was before.
       const word = rolling.build_id === app.current_build_id ? 'stale_serving' : 'never_booted';
-      await tx.query('update build set deploy_state = $2, boot_error = $3 where id = $1::uuid', [rolling.build_id, word, reason]);
+      await tx.query('update build set deploy_state = $2, boot_error = $3 where id = $1::uuid', [
+        rolling.build_id,
+        word,
+        reason,
+      ]);
       await tx.query(
         `update app set rolling_revision_id = null,
            target_revision_id = case when target_revision_id = rolling_revision_id then current_revision_id else target_revision_id end
@@ -135,10 +142,16 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   @State({ deadline: minutes(15), onMissed: 'abandoned' })
   async deleting(app: RolloutApp): Promise<Outcome> {
     const building = await this.database.transaction(async (tx) => {
-      await removeReplicas(tx, app.replicas.map(({ id }) => id));
+      await removeReplicas(
+        tx,
+        app.replicas.map(({ id }) => id),
+      );
       await writeRoutes(tx, app, null, nothing('the app is deleted'));
       await settleSpan(tx, app, null);
-      const rows = await tx.query<{ id: string }>("select id from build where app_id = $1::uuid and status in ('queued', 'building')", [app.id]);
+      const rows = await tx.query<{ id: string }>(
+        "select id from build where app_id = $1::uuid and status in ('queued', 'building')",
+        [app.id],
+      );
       for (const { id } of rows) await wake(tx, 'build', id);
       return rows.length;
     });
@@ -191,12 +204,13 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   /** An edge serves the new revision: it is the current one, and the others may finish what they have begun. */
   private async promote(tx: Sql, app: RolloutApp, rolling: RolloutRevision): Promise<void> {
     if ((await lockApp(tx, app.id)) === null) return;
-    await tx.query('update app set current_revision_id = $2::uuid, current_build_id = $3::uuid, rolling_revision_id = null where id = $1::uuid', [
-      app.id,
-      rolling.id,
+    await tx.query(
+      'update app set current_revision_id = $2::uuid, current_build_id = $3::uuid, rolling_revision_id = null where id = $1::uuid',
+      [app.id, rolling.id, rolling.build_id],
+    );
+    await tx.query("update build set deploy_state = 'live', boot_error = null where id = $1::uuid", [
       rolling.build_id,
     ]);
-    await tx.query("update build set deploy_state = 'live', boot_error = null where id = $1::uuid", [rolling.build_id]);
     const others = app.replicas.filter((replica) => replica.revision_id !== rolling.id).map(({ id }) => id);
     await retireReplicas(tx, others, this.settings.drainMs);
     await settleSpan(tx, app, rolling);
@@ -209,29 +223,49 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   private async keep(tx: Sql, app: RolloutApp): Promise<number> {
     if ((await lockApp(tx, app.id)) === null) return 0;
     const retired = app.replicas.filter((replica) => !replica.gone && isDue(replica.retire_in));
-    await removeReplicas(tx, retired.map(({ id }) => id));
-    let again = Math.min(...app.replicas.map(({ gone, retire_in }) => (!gone && retire_in !== null && retire_in > 0 ? retire_in : Infinity)));
+    await removeReplicas(
+      tx,
+      retired.map(({ id }) => id),
+    );
+    let again = Math.min(
+      ...app.replicas.map(({ gone, retire_in }) =>
+        !gone && retire_in !== null && retire_in > 0 ? retire_in : Infinity,
+      ),
+    );
     const current = revisionOf(app, app.current_revision_id);
-    const mine = app.replicas.filter((replica) => replica.revision_id === current?.id && !replica.gone && replica.retire_in === null);
+    const mine = app.replicas.filter(
+      (replica) => replica.revision_id === current?.id && !replica.gone && replica.retire_in === null,
+    );
     const failed = mine.filter((replica) => replica.state === 'failed');
-    await removeReplicas(tx, failed.map(({ id }) => id));
+    await removeReplicas(
+      tx,
+      failed.map(({ id }) => id),
+    );
     // Left over by a revision that was overtaken or failed after the routes had led to it.
-    const strays = app.replicas.filter((replica) => replica.revision_id !== current?.id && !replica.gone && replica.retire_in === null);
-    await retireReplicas(tx, strays.map(({ id }) => id), this.settings.drainMs);
+    const strays = app.replicas.filter(
+      (replica) => replica.revision_id !== current?.id && !replica.gone && replica.retire_in === null,
+    );
+    await retireReplicas(
+      tx,
+      strays.map(({ id }) => id),
+      this.settings.drainMs,
+    );
     if (strays.length > 0) again = Math.min(again, this.settings.drainMs);
     const alive = mine.filter((replica) => replica.state !== 'failed');
     if (current?.artifact_kind === 'server') {
       const wanted = replicasWanted(app);
       if (alive.length < wanted) {
         const pause = await replaceIn(tx, current.id);
-        if (pause === 0) await orderReplicas(tx, current.id, wanted - alive.length, this.settings.readyTimeoutMs);
+        if (pause === 0)
+          await orderReplicas(tx, current.id, wanted - alive.length, this.settings.readyTimeoutMs);
         else again = Math.min(again, pause);
       }
       // Those that are not ready go first, then the youngest.
       const byWorth = [...alive.filter(isReady), ...alive.filter((replica) => !isReady(replica))];
       const surplus = byWorth.slice(wanted).map(({ id }) => id);
       await retireReplicas(tx, surplus, this.settings.drainMs);
-      for (const replica of alive) if (surplus.includes(replica.id)) replica.retire_in = this.settings.drainMs;
+      for (const replica of alive)
+        if (surplus.includes(replica.id)) replica.retire_in = this.settings.drainMs;
       if (surplus.length > 0) again = Math.min(again, this.settings.drainMs);
       await this.showHealth(tx, current, alive.some(isReady), failed[0] ?? null);
     }
@@ -241,14 +275,22 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   }
 
   /** `failing` once a live build has no replica left that answers, `live` again when one does. */
-  private async showHealth(tx: Sql, current: RolloutRevision, ready: boolean, failed: RolloutReplica | null): Promise<void> {
+  private async showHealth(
+    tx: Sql,
+    current: RolloutRevision,
+    ready: boolean,
+    failed: RolloutReplica | null,
+  ): Promise<void> {
     if (ready) {
-      await tx.query("update build set deploy_state = 'live', boot_error = null where id = $1::uuid and deploy_state = 'failing'", [current.build_id]);
+      await tx.query(
+        "update build set deploy_state = 'live', boot_error = null where id = $1::uuid and deploy_state = 'failing'",
+        [current.build_id],
+      );
     } else if (failed) {
-      await tx.query("update build set deploy_state = 'failing', boot_error = $2 where id = $1::uuid and deploy_state in ('live', 'failing')", [
-        current.build_id,
-        failed.reason ?? 'the replica stopped',
-      ]);
+      await tx.query(
+        "update build set deploy_state = 'failing', boot_error = $2 where id = $1::uuid and deploy_state in ('live', 'failing')",
+        [current.build_id, failed.reason ?? 'the replica stopped'],
+      );
     }
   }
 
@@ -261,14 +303,23 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   private async routesOfCurrent(tx: Sql, app: RolloutApp): Promise<void> {
     const current = revisionOf(app, app.current_revision_id);
     if (current) await writeRoutes(tx, app, current.build_id, targetOf(app, current));
-    else await writeRoutes(tx, app, null, nothing(app.never_booted ? 'the newest deploy did not start' : 'nothing is deployed yet'));
+    else
+      await writeRoutes(
+        tx,
+        app,
+        null,
+        nothing(app.never_booted ? 'the newest deploy did not start' : 'nothing is deployed yet'),
+      );
   }
 
   /** `recreate`: nothing old may run beside the new. */
   private async clearTheWay(tx: Sql, app: RolloutApp, others: RolloutReplica[]): Promise<void> {
     if ((await lockApp(tx, app.id)) === null) return;
     await writeRoutes(tx, app, null, nothing('a new version is starting'));
-    await removeReplicas(tx, others.map(({ id }) => id));
+    await removeReplicas(
+      tx,
+      others.map(({ id }) => id),
+    );
   }
 
   /** The same build with today's size and variables; nothing to do where nothing runs. */
@@ -286,9 +337,15 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
 
 const isDue = (inMs: number | null): boolean => inMs !== null && inMs <= 0;
 const isReady = (replica: RolloutReplica): boolean =>
-  replica.state === 'ready' && !replica.gone && replica.retire_in === null && replica.host !== null && replica.port !== null;
-const idsOf = (replicas: RolloutReplica[], revisionId: string) => replicas.filter((replica) => replica.revision_id === revisionId).map(({ id }) => id);
-const revisionOf = (app: RolloutApp, id: string | null) => app.revisions.find((revision) => revision.id === id) ?? null;
+  replica.state === 'ready' &&
+  !replica.gone &&
+  replica.retire_in === null &&
+  replica.host !== null &&
+  replica.port !== null;
+const idsOf = (replicas: RolloutReplica[], revisionId: string) =>
+  replicas.filter((replica) => replica.revision_id === revisionId).map(({ id }) => id);
+const revisionOf = (app: RolloutApp, id: string | null) =>
+  app.revisions.find((revision) => revision.id === id) ?? null;
 
 /**
  * Replicas that shall run. 0 means on demand: until apps are woken by their first request (issue 4), one replica is kept

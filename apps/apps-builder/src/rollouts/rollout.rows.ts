@@ -63,7 +63,11 @@ export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | nul
   const revisions = await tx.query<RolloutRevision>(
     `select r.id, r.build_id, b.artifact_kind, b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, r.vcpu, r.memory_mb
      from revision r join build b on b.id = r.build_id where r.id = any($1::uuid[])`,
-    [[app.target_revision_id, app.rolling_revision_id, app.current_revision_id].filter((revision) => revision !== null)],
+    [
+      [app.target_revision_id, app.rolling_revision_id, app.current_revision_id].filter(
+        (revision) => revision !== null,
+      ),
+    ],
   );
   const replicas = await tx.query<RolloutReplica>(
     `select id, revision_id, gone, (extract(epoch from retire_at - now()) * 1000)::float8 as retire_in, observed_state as state,
@@ -76,7 +80,10 @@ export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | nul
 
 /** Locks an app for a change by its rollout or build; null when it is deleted: then nothing may be made for it any more. */
 export async function lockApp(tx: Sql, id: string): Promise<{ id: string } | null> {
-  const [app] = await tx.query<{ id: string }>('select id from app where id = $1::uuid and deleted_at is null for update', [id]);
+  const [app] = await tx.query<{ id: string }>(
+    'select id from app where id = $1::uuid and deleted_at is null for update',
+    [id],
+  );
   return app ?? null;
 }
 
@@ -84,7 +91,12 @@ export async function lockApp(tx: Sql, id: string): Promise<{ id: string } | nul
  * Makes a build with today's size and variables the revision that shall serve.
  * @param cause deploy or restart
  */
-export async function makeRevision(tx: Sql, appId: string, buildId: string, cause: 'deploy' | 'restart'): Promise<string> {
+export async function makeRevision(
+  tx: Sql,
+  appId: string,
+  buildId: string,
+  cause: 'deploy' | 'restart',
+): Promise<string> {
   const id = randomUUID();
   await tx.query(
     `insert into revision (id, account_id, app_id, build_id, cause, vcpu, memory_mb, env)
@@ -99,7 +111,12 @@ export async function makeRevision(tx: Sql, appId: string, buildId: string, caus
 }
 
 /** Orders replicas of a revision from the region. The readiness path is that of now: a change counts at the next start. */
-export async function orderReplicas(tx: Sql, revisionId: string, count: number, readyTimeoutMs: number): Promise<void> {
+export async function orderReplicas(
+  tx: Sql,
+  revisionId: string,
+  count: number,
+  readyTimeoutMs: number,
+): Promise<void> {
   for (let made = 0; made < count; made += 1) {
     await tx.query(
       `insert into replica (id, account_id, app_id, revision_id, region_id, readiness_path, ready_timeout_ms)
@@ -113,7 +130,10 @@ export async function orderReplicas(tx: Sql, revisionId: string, count: number, 
 /** Takes replicas away now. */
 export async function removeReplicas(tx: Sql, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
-  await tx.query('update replica set gone = true, generation = generation + 1 where id = any($1::uuid[]) and not gone', [ids]);
+  await tx.query(
+    'update replica set gone = true, generation = generation + 1 where id = any($1::uuid[]) and not gone',
+    [ids],
+  );
 }
 
 /** Lets replicas go on for requests that run, for so many milliseconds; routes must leave them out from now on. */
@@ -129,7 +149,12 @@ export async function retireReplicas(tx: Sql, ids: readonly string[], drainMs: n
  * Sets what the edge serves for all active hosts of an app. Unchanged routes stay untouched, so calling it again costs the
  * edge nothing.
  */
-export async function writeRoutes(tx: Sql, app: { id: string; account_id: string }, buildId: string | null, target: RouteTarget): Promise<void> {
+export async function writeRoutes(
+  tx: Sql,
+  app: { id: string; account_id: string },
+  buildId: string | null,
+  target: RouteTarget,
+): Promise<void> {
   const written = await tx.query<{ host: string }>(
     `insert into route (host, account_id, app_id, build_id, target)
      select host, account_id, app_id, $2::uuid, $3::jsonb from app_domain where app_id = $1::uuid and status = 'active'
@@ -147,7 +172,8 @@ export async function writeRoutes(tx: Sql, app: { id: string; account_id: string
     [app.id],
   );
   const hosts = [...written, ...removed].map(({ host }) => host);
-  if (hosts.length > 0) await say(tx, says.routeChanged({ app_id: app.id, hosts }, { account: app.account_id }));
+  if (hosts.length > 0)
+    await say(tx, says.routeChanged({ app_id: app.id, hosts }, { account: app.account_id }));
 }
 
 /** Whether an edge serves all routes of an app as they are now. */

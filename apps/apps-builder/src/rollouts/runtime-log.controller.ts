@@ -14,11 +14,26 @@ export class RuntimeLogController {
 
   @Get(['projects/:project_id/apps/:app_id/logs', 'apps/:app_id/logs'])
   @Operation({
-    id: 'apps_stream_runtime_logs', flatId: 'apps_stream_runtime_logs_by_id', tag: 'apps', summary: 'What the replicas print: the last lines, then live',
-    permission: 'app:read', resource: 'app', stream: true,
+    id: 'apps_stream_runtime_logs',
+    flatId: 'apps_stream_runtime_logs_by_id',
+    tag: 'apps',
+    summary: 'What the replicas print: the last lines, then live',
+    permission: 'app:read',
+    resource: 'app',
+    stream: true,
     query: [
-      { name: 'tail', required: false, schema: { type: 'integer', minimum: 0, maximum: maxTail, default: 200 }, description: 'Lines of history' },
-      { name: 'follow', required: false, schema: { type: 'boolean', default: true }, description: 'False: end with done after the history' },
+      {
+        name: 'tail',
+        required: false,
+        schema: { type: 'integer', minimum: 0, maximum: maxTail, default: 200 },
+        description: 'Lines of history',
+      },
+      {
+        name: 'follow',
+        required: false,
+        schema: { type: 'boolean', default: true },
+        description: 'False: end with done after the history',
+      },
     ],
   })
   async stream(
@@ -38,7 +53,9 @@ export class RuntimeLogController {
 function tailOf(tail: unknown): number {
   if (tail === undefined) return 200;
   if (typeof tail === 'string' && /^\d{1,5}$/.test(tail) && Number(tail) <= maxTail) return Number(tail);
-  throw validationError([{ loc: ['query', 'tail'], msg: `must be a whole number from 0 to ${maxTail}`, type: 'int_type' }]);
+  throw validationError([
+    { loc: ['query', 'tail'], msg: `must be a whole number from 0 to ${maxTail}`, type: 'int_type' },
+  ]);
 }
 
 function followOf(follow: unknown): boolean {

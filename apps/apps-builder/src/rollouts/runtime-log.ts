@@ -51,19 +51,37 @@ export class RuntimeLog {
        select $1::uuid, $2::uuid, $3::uuid, l.seq, l.at, l.line
        from jsonb_to_recordset($4::jsonb) as l (seq bigint, at timestamptz, line text) order by l.seq
        on conflict (replica_id, seq) do nothing`,
-      [replica.account_id, replica.app_id, replicaId, JSON.stringify(lines.map(({ seq, at, line }) => ({ seq, at, line: physicalLine(line) })))],
+      [
+        replica.account_id,
+        replica.app_id,
+        replicaId,
+        JSON.stringify(lines.map(({ seq, at, line }) => ({ seq, at, line: physicalLine(line) }))),
+      ],
     );
     await tx.query('select changed($1)', [`runtime:${replica.app_id}`]);
     return true;
   }
 
   /** @throws ApiError 404 */
-  async open(caller: KeyIdentity, projectId: string | null, appId: string, query: RuntimeLogQuery, gone: AbortSignal): Promise<AsyncGenerator<string>> {
-    const app = await this.store.as(caller.account_id, ({ db }) => this.apps.find(db, caller, projectId, appId));
+  async open(
+    caller: KeyIdentity,
+    projectId: string | null,
+    appId: string,
+    query: RuntimeLogQuery,
+    gone: AbortSignal,
+  ): Promise<AsyncGenerator<string>> {
+    const app = await this.store.as(caller.account_id, ({ db }) =>
+      this.apps.find(db, caller, projectId, appId),
+    );
     return this.stream(caller.account_id, app.id, query, AbortSignal.any([gone, this.changes.stopping]));
   }
 
-  private async *stream(account: string, appId: string, query: RuntimeLogQuery, over: AbortSignal): AsyncGenerator<string> {
+  private async *stream(
+    account: string,
+    appId: string,
+    query: RuntimeLogQuery,
+    over: AbortSignal,
+  ): AsyncGenerator<string> {
     const ear = this.changes.listen(`runtime:${appId}`, `app:${appId}`);
     let spoke = Date.now();
     try {
@@ -112,7 +130,10 @@ export class RuntimeLog {
   /** Null when the app is gone. */
   private read(account: string, appId: string, after: bigint): Promise<Line[] | null> {
     return this.database.transaction(async (tx) => {
-      const present = await tx.query('select 1 as present from app where id = $1::uuid and deleted_at is null', [appId]);
+      const present = await tx.query(
+        'select 1 as present from app where id = $1::uuid and deleted_at is null',
+        [appId],
+      );
       if (present.length === 0) return null;
       return tx.query<Line>(
         `select pos, line from (

@@ -53,7 +53,11 @@ export class SpanLifecycle extends Lifecycle<Span> {
       started_at: span.started_at.toISOString(),
       description: `${span.replica_count} permanent replica(s) of ${span.vcpu} vCPU and ${span.memory_mb} MB`,
     };
-    await this.peers.call('identity-billing', '/internal/v1/money/span-open', { account: span.account_id, body: request, operationId: span.id });
+    await this.peers.call('identity-billing', '/internal/v1/money/span-open', {
+      account: span.account_id,
+      body: request,
+      operationId: span.id,
+    });
     return this.go('open');
   }
 
@@ -69,7 +73,11 @@ export class SpanLifecycle extends Lifecycle<Span> {
       account_id: span.account_id,
       ended_at: (span.ended_at ?? new Date()).toISOString(),
     };
-    await this.peers.call('identity-billing', '/internal/v1/money/span-close', { account: span.account_id, body: request, operationId: span.id });
+    await this.peers.call('identity-billing', '/internal/v1/money/span-close', {
+      account: span.account_id,
+      body: request,
+      operationId: span.id,
+    });
     return this.end();
   }
 

@@ -20,9 +20,14 @@ export async function settleSpan(tx: Sql, app: RolloutApp, current: RolloutRevis
     'select id, replica_count, vcpu, memory_mb from span where app_id = $1::uuid and ended_at is null for update',
     [app.id],
   );
-  const wanted = !app.deleted && app.replica_count > 0 && current?.artifact_kind === 'server' ? current : null;
+  const wanted =
+    !app.deleted && app.replica_count > 0 && current?.artifact_kind === 'server' ? current : null;
   const same =
-    open && wanted && open.replica_count === app.replica_count && open.vcpu === wanted.vcpu && open.memory_mb === wanted.memory_mb;
+    open &&
+    wanted &&
+    open.replica_count === app.replica_count &&
+    open.vcpu === wanted.vcpu &&
+    open.memory_mb === wanted.memory_mb;
   if (same || (!open && !wanted)) return;
   if (open) {
     await tx.query('update span set ended_at = now() where id = $1::uuid', [open.id]);

@@ -25,7 +25,8 @@ export class Blobs {
        on conflict (sha256) do update set stored_at = now()`,
       [blob.sha256, blob.bytes],
     );
-    if ((await this.runtime.blobs.has(blob.sha256)) === null) throw unavailable('the bytes are gone again; send them once more');
+    if ((await this.runtime.blobs.has(blob.sha256)) === null)
+      throw unavailable('the bytes are gone again; send them once more');
   }
 
   /**

@@ -4,7 +4,12 @@ import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Blobs } from './blobs.js';
 
 /** How long things are kept that nobody needs any more. */
-const keep = { deletedApps: '7 days', endedReplicas: '1 day', removedRoutes: '1 day', runtimeLog: '7 days' } as const;
+const keep = {
+  deletedApps: '7 days',
+  endedReplicas: '1 day',
+  removedRoutes: '1 day',
+  runtimeLog: '7 days',
+} as const;
 
 /** Forgets what is over: deleted apps with all their rows, ended replicas, old log lines, bytes that no row owns. */
 @Injectable()
@@ -19,7 +24,9 @@ export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
 
   onApplicationBootstrap(): void {
     this.timer = setInterval(() => {
-      this.run().catch((err: unknown) => this.runtime.log.warn({ err }, 'housekeeping of apps-builder failed'));
+      this.run().catch((err: unknown) =>
+        this.runtime.log.warn({ err }, 'housekeeping of apps-builder failed'),
+      );
     }, 600_000).unref();
   }
 

@@ -33,7 +33,8 @@ export class Lives implements OnApplicationBootstrap, OnModuleDestroy {
     this.worker = new LifecycleWorker(this.database, [this.builds, this.rollouts, this.spans], {
       observer: {
         missed: (step, reason) => log.warn({ ...idsOf(step), reason }, 'deadline missed'),
-        threw: (step, err, attempt, retryMs) => log.warn({ ...idsOf(step), err, attempt, retry_ms: retryMs }, 'step failed'),
+        threw: (step, err, attempt, retryMs) =>
+          log.warn({ ...idsOf(step), err, attempt, retry_ms: retryMs }, 'step failed'),
         leaseLost: (step) => log.warn(idsOf(step), 'lease lost'),
         trouble: (err) => {
           this.trouble = err.message;

@@ -15,12 +15,16 @@ export class Store implements OnApplicationShutdown {
   private readonly prisma: PrismaClient;
 
   constructor(database: Database, @Inject(RUNTIME) runtime: Runtime) {
-    this.prisma = new PrismaClient({ adapter: prismaAdapter(runtime.databaseUrl(database.schema), database.schema) });
+    this.prisma = new PrismaClient({
+      adapter: prismaAdapter(runtime.databaseUrl(database.schema), database.schema),
+    });
   }
 
   /** Runs `work` for an account; everything of it commits together. */
   as<T>(account: string, work: (tx: Tx) => Promise<T>): Promise<T> {
-    return asAccount(this.prisma, account, (db: Prisma.TransactionClient) => work({ db, sql: prismaSql(db) }));
+    return asAccount(this.prisma, account, (db: Prisma.TransactionClient) =>
+      work({ db, sql: prismaSql(db) }),
+    );
   }
 
   async onApplicationShutdown(): Promise<void> {

@@ -21,7 +21,10 @@ export class Settings {
   readonly keepAliveMs: number;
 
   constructor(@Inject(RUNTIME) { config }: Runtime) {
-    this.appsDomain = config.text('NEBO_APPS_DOMAIN', 'apps.localhost').toLowerCase().replace(/^\.+|\.+$/g, '');
+    this.appsDomain = config
+      .text('NEBO_APPS_DOMAIN', 'apps.localhost')
+      .toLowerCase()
+      .replace(/^\.+|\.+$/g, '');
     try {
       this.sourceLimits = archiveLimitsFromEnv(config.env);
     } catch (error) {

@@ -35,6 +35,9 @@ export const maxLine = 200_000;
  * spaces, since either ends a line of an event stream; ANSI colours stay; NUL cannot be stored.
  */
 export function physicalLine(text: string): string {
-  const one = text.replace(/[\r\n]+$/, '').replace(/\r\n|\r|\n/g, ' ').replaceAll('\0', '\ufffd');
+  const one = text
+    .replace(/[\r\n]+$/, '')
+    .replace(/\r\n|\r|\n/g, ' ')
+    .replaceAll('\0', '\ufffd');
   return one.length > maxLine ? `${one.slice(0, maxLine)}… (cut)` : one;
 }

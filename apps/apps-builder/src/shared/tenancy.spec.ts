@@ -4,7 +4,18 @@ import { FakeAgent } from '../../test/fake-agent.js';
 import { Bench, eventually } from '../../test/harness.js';
 import pg from 'pg';
 
-const tenantTables = ['app', 'app_domain', 'build', 'build_log_line', 'env_var', 'replica', 'revision', 'route', 'runtime_log_line', 'span'];
+const tenantTables = [
+  'app',
+  'app_domain',
+  'build',
+  'build_log_line',
+  'env_var',
+  'replica',
+  'revision',
+  'route',
+  'runtime_log_line',
+  'span',
+];
 
 describe('row-level security, the second belt', () => {
   let bench: Bench;
@@ -20,7 +31,9 @@ describe('row-level security, the second belt', () => {
     await bench.api('POST', `apps/${app.id}/env`, { name: 'A', value: '1' });
     await agent.build(build.id, 'server');
     const [replica] = await agent.replicas(build.id, 1);
-    await agent.call('POST', `log/${replica!.id}`, { lines: [{ seq: 0, at: new Date().toISOString(), line: 'x' }] });
+    await agent.call('POST', `log/${replica!.id}`, {
+      lines: [{ seq: 0, at: new Date().toISOString(), line: 'x' }],
+    });
     await bench.sql(
       `insert into span (id, account_id, app_id, replica_count, vcpu, memory_mb, started_at, ended_at) values ($1, $2, $3, 1, 1, 512, now(), now())`,
       [randomUUID(), bench.account, app.id],
@@ -46,7 +59,9 @@ describe('row-level security, the second belt', () => {
 
   it('the service owns nothing and cannot turn it off', async () => {
     await expect(role.query('alter table app disable row level security')).rejects.toThrow(/must be owner/);
-    const { rows } = await role.query<{ super: boolean; bypass: boolean }>('select rolsuper as super, rolbypassrls as bypass from pg_roles where rolname = current_user');
+    const { rows } = await role.query<{ super: boolean; bypass: boolean }>(
+      'select rolsuper as super, rolbypassrls as bypass from pg_roles where rolname = current_user',
+    );
     expect(rows).toEqual([{ super: false, bypass: false }]);
   });
 
@@ -59,7 +74,12 @@ describe('row-level security, the second belt', () => {
       return rows[0]!.count;
     };
     for (const table of tenantTables) {
-      expect([table, await count(table, null), await count(table, ''), await count(table, bench.stranger.account_id)]).toEqual([table, 0, 0, 0]);
+      expect([
+        table,
+        await count(table, null),
+        await count(table, ''),
+        await count(table, bench.stranger.account_id),
+      ]).toEqual([table, 0, 0, 0]);
       expect([table, await count(table, bench.account)]).toEqual([table, expect.any(Number)]);
       expect(await count(table, bench.account)).toBeGreaterThan(0);
     }
@@ -75,14 +95,19 @@ describe('row-level security, the second belt', () => {
     await role.query('begin');
     await role.query("select set_config('app.account', $1, true)", [bench.stranger.account_id]);
     await expect(
-      role.query("insert into app_domain (id, account_id, app_id, host, status) select gen_random_uuid(), $1, gen_random_uuid(), 'x.y', 'active'", [bench.account]),
+      role.query(
+        "insert into app_domain (id, account_id, app_id, host, status) select gen_random_uuid(), $1, gen_random_uuid(), 'x.y', 'active'",
+        [bench.account],
+      ),
     ).rejects.toThrow(/row-level security/);
     await role.query('rollback');
   });
 
-  it('mutation: with the service\'s own filter taken away, GET of one app still shows another account nothing', async () => {
+  it("mutation: with the service's own filter taken away, GET of one app still shows another account nothing", async () => {
     const app = await bench.app();
-    const [{ source }] = (await bench.sql<{ source: string }>("select pg_get_functiondef('app_get'::regproc) as source")) as [{ source: string }];
+    const [{ source }] = (await bench.sql<{ source: string }>(
+      "select pg_get_functiondef('app_get'::regproc) as source",
+    )) as [{ source: string }];
     const mutant = source.replace(/ and a\.account_id = account::uuid/, '');
     expect(mutant).not.toBe(source);
     await bench.sql(mutant);

@@ -20,12 +20,28 @@ export const waitQuery = (words: readonly string[]): NonNullable<OperationSpec['
  * @throws ApiError 422 for an unknown word or a time out of bounds
  */
 export function parseWait(state: unknown, timeout: unknown, words: readonly string[]): Wait | null {
-  if (timeout !== undefined && !(typeof timeout === 'string' && /^\d{1,2}$/.test(timeout) && Number(timeout) >= 1 && Number(timeout) <= 60)) {
-    throw validationError([{ loc: ['query', 'timeout'], msg: 'must be a whole number of seconds from 1 to 60', type: 'int_type' }]);
+  if (
+    timeout !== undefined &&
+    !(
+      typeof timeout === 'string' &&
+      /^\d{1,2}$/.test(timeout) &&
+      Number(timeout) >= 1 &&
+      Number(timeout) <= 60
+    )
+  ) {
+    throw validationError([
+      { loc: ['query', 'timeout'], msg: 'must be a whole number of seconds from 1 to 60', type: 'int_type' },
+    ]);
   }
   if (state === undefined) return null;
   if (typeof state !== 'string' || !words.includes(state)) {
-    throw validationError([{ loc: ['query', 'wait'], msg: `must be one of the following values: ${words.join(', ')}`, type: 'enum' }]);
+    throw validationError([
+      {
+        loc: ['query', 'wait'],
+        msg: `must be one of the following values: ${words.join(', ')}`,
+        type: 'enum',
+      },
+    ]);
   }
   return { state, ms: Number(timeout ?? 30) * 1_000 };
 }

@@ -56,14 +56,23 @@ async function paginate(ctx: Context, client: ApiClient, call: Call, include: bo
   for (;;) {
     const answer = await client.ok({ ...call, query: { ...call.query, limit, offset } });
     if (include && all.length === 0) printHead(ctx, answer);
-    const { data } = JSON.parse(answer.text) as { data?: unknown[] };
-    if (!Array.isArray(data))
+    const data = pageOf(answer.text);
+    if (data === null)
       throw new CliError(exitCodes.service, 'not_the_api', 'The answer is not a page: it has no "data"');
     all.push(...data);
     if (data.length < limit) break;
     offset += data.length;
   }
   await ctx.print.value(all);
+}
+
+function pageOf(text: string): unknown[] | null {
+  try {
+    const { data } = JSON.parse(text) as { data?: unknown };
+    return Array.isArray(data) ? data : null;
+  } catch {
+    return null;
+  }
 }
 
 async function printStream(ctx: Context, client: ApiClient, call: Call, include: boolean): Promise<void> {

@@ -10,7 +10,7 @@ import { Talk } from './talk.js';
 
 declare const __NEBO_VERSION__: string | undefined;
 
-/** The version of this command, set by the build. */
+/** The version of this command; the build sets it. */
 export const version = typeof __NEBO_VERSION__ === 'string' ? __NEBO_VERSION__ : '0.0.0';
 
 /** A server that says nothing for so long is not waited for any longer. Milliseconds. */

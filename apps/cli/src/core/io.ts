@@ -20,21 +20,19 @@ export function wantsColor(io: Io, stream: { isTTY?: boolean }, flag: boolean): 
   return stream.isTTY === true && io.env['TERM'] !== 'dumb';
 }
 
-// eslint-disable-next-line no-control-regex
+/* eslint-disable no-control-regex -- control characters are what these are about */
 const escapes =
   /\u001b(?:\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\[[0-?]*[ -/]*[@-~]?|[PX^_][^\u001b]*(?:\u001b\\)?|.)?/g;
-// eslint-disable-next-line no-control-regex
 const controls = /[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f-\u009f]/g;
+const colour = /^\u001b\[[0-9;:]*m$/;
+/* eslint-enable no-control-regex */
 
 /**
  * Text of strangers (log lines, commit messages) made harmless for a terminal: colour stays when wanted, every other
  * escape and control character goes, since they can write to the clipboard or move the cursor over what stood before.
  */
 export function forTerminal(text: string, color: boolean): string {
-  const kept = text.replace(escapes, (found) => {
-    // eslint-disable-next-line no-control-regex
-    return color && /^\u001b\[[0-9;:]*m$/.test(found) ? found : '';
-  });
+  const kept = text.replace(escapes, (found) => (color && colour.test(found) ? found : ''));
   // A progress bar rewrites its line with \r: the last state is the one that counts.
   const last = kept.replace(/\r+$/, '');
   return last.slice(last.lastIndexOf('\r') + 1).replace(controls, '');

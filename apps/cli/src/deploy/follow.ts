@@ -126,12 +126,15 @@ async function untilSettled(
         told = step;
         heartbeat = now;
       }
-      await rest(now - began < 60_000 ? 1000 : 2000, signal);
+      await rest(pollMs(now - began), signal);
     }
   } finally {
     clearInterval(clock);
   }
 }
+
+/** A static site is built in a second or two, a server in minutes. Milliseconds, both ways. */
+const pollMs = (waited: number): number => (waited < 5000 ? 300 : waited < 60_000 ? 1000 : 2000);
 
 function failed(
   ctx: Context,

@@ -23,7 +23,9 @@ export class RegionsService implements OnApplicationBootstrap {
 
   /** All regions, the default one first. */
   list(): Promise<RegionInfo[]> {
-    return this.database.query<RegionInfo>('select id, name, is_default from region order by is_default desc, name');
+    return this.database.query<RegionInfo>(
+      'select id, name, is_default from region order by is_default desc, name',
+    );
   }
 
   /**

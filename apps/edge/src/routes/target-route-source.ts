@@ -11,7 +11,12 @@ const maxAnswer = 256 * 1024 * 1024;
  * @throws Error from its methods on anything but a 2xx
  */
 export function targetRouteSource(target: ServiceTarget, signer: IdentitySigner): RouteSource {
-  const call = async (method: string, path: string, signal: AbortSignal, body?: string): Promise<TargetAnswer> => {
+  const call = async (
+    method: string,
+    path: string,
+    signal: AbortSignal,
+    body?: string,
+  ): Promise<TargetAnswer> => {
     const answer = await target.call({
       method,
       path,
@@ -30,7 +35,10 @@ export function targetRouteSource(target: ServiceTarget, signer: IdentitySigner)
   };
   return {
     async fetchRoutes(since, signal, waitMs) {
-      const query = new URLSearchParams({ wait: String(Math.floor(waitMs / 1000)), ...(since === null ? {} : { since }) });
+      const query = new URLSearchParams({
+        wait: String(Math.floor(waitMs / 1000)),
+        ...(since === null ? {} : { since }),
+      });
       const { body } = await call('GET', `/internal/v1/routes?${query}`, signal);
       return JSON.parse(await readText(body, maxAnswer)) as RoutesAnswer;
     },
@@ -38,7 +46,10 @@ export function targetRouteSource(target: ServiceTarget, signer: IdentitySigner)
       return (await call('GET', `/internal/v1/blobs/${sha256}`, signal)).body;
     },
     async confirm(version, routes, signal) {
-      const applied: RoutesApplied = { version, routes: routes.map(({ host, build_id }) => ({ host, build_id })) };
+      const applied: RoutesApplied = {
+        version,
+        routes: routes.map(({ host, build_id }) => ({ host, build_id })),
+      };
       (await call('POST', '/internal/v1/routes/applied', signal, JSON.stringify(applied))).body.resume();
     },
   };

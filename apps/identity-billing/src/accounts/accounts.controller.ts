@@ -18,7 +18,12 @@ export class AccountsController {
     answer: WhoAmIResponse,
   })
   whoami(@Caller() caller: KeyIdentity): WhoAmIResponse {
-    return { account_id: caller.account_id, key_id: caller.key_id, policy: caller.policy, project_ids: caller.project_ids };
+    return {
+      account_id: caller.account_id,
+      key_id: caller.key_id,
+      policy: caller.policy,
+      project_ids: caller.project_ids,
+    };
   }
 }
 

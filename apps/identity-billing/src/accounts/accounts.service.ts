@@ -44,14 +44,27 @@ export class AccountsService {
     const ownerId = randomUUID();
     await this.prisma.forAccount(accountId, async (tx) => {
       const plan = await tx.tariffPlan.findFirst({ where: { is_default: true } });
-      await tx.account.create({ data: { id: accountId, name: wanted.name, tariff_plan: plan?.id ?? 'free' } });
-      await tx.member.create({ data: { id: ownerId, account_id: accountId, name: wanted.name, role: 'owner' } });
-      await tx.project.create({ data: { id: projectId, account_id: accountId, name: 'default', name_key: nameKey('default') } });
+      await tx.account.create({
+        data: { id: accountId, name: wanted.name, tariff_plan: plan?.id ?? 'free' },
+      });
+      await tx.member.create({
+        data: { id: ownerId, account_id: accountId, name: wanted.name, role: 'owner' },
+      });
+      await tx.project.create({
+        data: { id: projectId, account_id: accountId, name: 'default', name_key: nameKey('default') },
+      });
       const sql = prismaSql(tx);
       await sql.query('insert into balance (account_id) values ($1::uuid)', [accountId]);
-      const source = { account: accountId, service: 'operator', sourceId: `account:${accountId}`, actor: wanted.actor };
-      if (wanted.topup > 0n) await this.deposits.post(sql, { ...source, kind: 'topup', amount: wanted.topup });
-      if (wanted.credits > 0n) await this.deposits.post(sql, { ...source, kind: 'credit', amount: wanted.credits });
+      const source = {
+        account: accountId,
+        service: 'operator',
+        sourceId: `account:${accountId}`,
+        actor: wanted.actor,
+      };
+      if (wanted.topup > 0n)
+        await this.deposits.post(sql, { ...source, kind: 'topup', amount: wanted.topup });
+      if (wanted.credits > 0n)
+        await this.deposits.post(sql, { ...source, kind: 'credit', amount: wanted.credits });
       await this.audit.write(sql, {
         account: accountId,
         actor: wanted.actor,
@@ -66,14 +79,24 @@ export class AccountsService {
   /** @throws ApiError 404 */
   async get(id: string): Promise<AccountInfo> {
     const account = asUuid(id);
-    const row = account && (await this.prisma.forAccount(account, (tx) => tx.account.findUnique({ where: { id: account } })));
+    const row =
+      account &&
+      (await this.prisma.forAccount(account, (tx) => tx.account.findUnique({ where: { id: account } })));
     if (!row) throw notFound();
-    return { account_id: row.id, name: row.name, state: row.state, tariff_plan: row.tariff_plan, created_at: row.created_at.toISOString() };
+    return {
+      account_id: row.id,
+      name: row.name,
+      state: row.state,
+      tariff_plan: row.tariff_plan,
+      created_at: row.created_at.toISOString(),
+    };
   }
 
   /** All accounts, oldest first, for the operator. */
   async list(): Promise<AccountInfo[]> {
-    const rows = await this.prisma.forAccount('system', (tx) => tx.account.findMany({ orderBy: [{ created_at: 'asc' }, { id: 'asc' }] }));
+    const rows = await this.prisma.forAccount('system', (tx) =>
+      tx.account.findMany({ orderBy: [{ created_at: 'asc' }, { id: 'asc' }] }),
+    );
     return rows.map((row) => ({
       account_id: row.id,
       name: row.name,

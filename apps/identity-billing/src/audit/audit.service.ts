@@ -1,6 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
-import { type AuditWriteRequest, pageOf, type PageOf, type PageQuery, type V1AuditEntry } from '@nebo/contracts';
+import {
+  type AuditWriteRequest,
+  pageOf,
+  type PageOf,
+  type PageQuery,
+  type V1AuditEntry,
+} from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
 import { type AuditEntry } from '../generated/prisma/client.js';
 import { PrismaService } from '../database/prisma.service.js';
@@ -37,7 +43,14 @@ export class AuditService {
     await tx.query(
       `insert into audit_entry (id, account_id, actor, action, resource, details)
        values ($1::uuid, $2::uuid, $3, $4, $5, $6::jsonb) on conflict (id) do nothing`,
-      [id, note.account, note.actor, note.action, note.resource ?? null, note.details ? JSON.stringify(note.details) : null],
+      [
+        id,
+        note.account,
+        note.actor,
+        note.action,
+        note.resource ?? null,
+        note.details ? JSON.stringify(note.details) : null,
+      ],
     );
   }
 
@@ -46,7 +59,12 @@ export class AuditService {
     const { action, resource, details } = entry;
     const account = entry.account_id?.toLowerCase() ?? null;
     await this.database.transaction(
-      (tx) => this.write(tx, { account, actor: entry.actor ?? `service:${service}`, action, resource, details }, entry.id),
+      (tx) =>
+        this.write(
+          tx,
+          { account, actor: entry.actor ?? `service:${service}`, action, resource, details },
+          entry.id,
+        ),
       account ?? 'system',
     );
   }
@@ -56,7 +74,12 @@ export class AuditService {
     return this.prisma.forAccount(account, async (tx) => {
       const where = { account_id: account };
       const total = await tx.auditEntry.count({ where });
-      const rows = await tx.auditEntry.findMany({ where, orderBy: { seq: 'desc' }, skip: page.offset, take: page.limit });
+      const rows = await tx.auditEntry.findMany({
+        where,
+        orderBy: { seq: 'desc' },
+        skip: page.offset,
+        take: page.limit,
+      });
       return pageOf(rows.map(auditRecord), total, page);
     });
   }

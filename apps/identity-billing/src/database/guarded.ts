@@ -61,7 +61,8 @@ export function guardedError(error: unknown, needed: bigint = 0n): ApiError {
 
 /** True for a refusal that an expiry of own holds could lift. */
 export const isRefusedForHolds = (error: unknown): boolean =>
-  sqlStateOf(error) === codes.refused && ['insufficient_balance', 'held_in_flight'].includes((error as PgError).message);
+  sqlStateOf(error) === codes.refused &&
+  ['insufficient_balance', 'held_in_flight'].includes((error as PgError).message);
 
 function refusal(reason: string, detail: string, needed: bigint): ApiError {
   const figures = JSON.parse(detail) as { available?: string; held?: string; limit?: string; spent?: string };
@@ -69,16 +70,35 @@ function refusal(reason: string, detail: string, needed: bigint): ApiError {
   const need = `${formatRubles(needed)} ₽ needed`;
   switch (reason) {
     case 'topup_required':
-      return new ApiError(402, reason, 'models are paid with paid-in money: the account has had no real top-up yet');
+      return new ApiError(
+        402,
+        reason,
+        'models are paid with paid-in money: the account has had no real top-up yet',
+      );
     case 'key_limit_reached':
-      return new ApiError(402, reason, `the key's monthly limit of ${rubles(figures.limit)} is reached: ${rubles(figures.spent)} spent, ${need}`);
+      return new ApiError(
+        402,
+        reason,
+        `the key's monthly limit of ${rubles(figures.limit)} is reached: ${rubles(figures.spent)} spent, ${need}`,
+      );
     case 'held_in_flight': {
-      const held = figures.held ? `${rubles(figures.available)} available, ${rubles(figures.held)} held` : `limit ${rubles(figures.limit)}`;
-      return new ApiError(402, reason, `the account's own requests in flight hold the money: ${held}, ${need}; try again when they end`, {
-        headers: { 'retry-after': '2' },
-      });
+      const held = figures.held
+        ? `${rubles(figures.available)} available, ${rubles(figures.held)} held`
+        : `limit ${rubles(figures.limit)}`;
+      return new ApiError(
+        402,
+        reason,
+        `the account's own requests in flight hold the money: ${held}, ${need}; try again when they end`,
+        {
+          headers: { 'retry-after': '2' },
+        },
+      );
     }
     default:
-      return new ApiError(402, 'insufficient_balance', `not enough money: ${rubles(figures.available)} available, ${need}`);
+      return new ApiError(
+        402,
+        'insufficient_balance',
+        `not enough money: ${rubles(figures.available)} available, ${need}`,
+      );
   }
 }

@@ -6,7 +6,10 @@ describe('row-level security', () => {
   let service: Database;
   beforeAll(async () => {
     billing = await startBilling();
-    service = new Database({ url: billing.nebo.runtime.databaseUrl('identity_billing'), schema: 'identity_billing' });
+    service = new Database({
+      url: billing.nebo.runtime.databaseUrl('identity_billing'),
+      schema: 'identity_billing',
+    });
   });
   afterAll(async () => {
     await service?.close();
@@ -24,7 +27,17 @@ describe('row-level security', () => {
 
   it('every table with an account has it enabled and forced, with a policy that checks reads and writes', async () => {
     const tables = await tenantTables();
-    expect(tables).toEqual(expect.arrayContaining(['account', 'api_key', 'balance', 'ledger_line', 'project', 'span_charge', 'usage_record']));
+    expect(tables).toEqual(
+      expect.arrayContaining([
+        'account',
+        'api_key',
+        'balance',
+        'ledger_line',
+        'project',
+        'span_charge',
+        'usage_record',
+      ]),
+    );
     const rows = await billing.sql<{ name: string; forced: boolean; policies: string }>(
       `select c.relname as name, c.relrowsecurity and c.relforcerowsecurity as forced,
          count(p.*) filter (where p.polqual is not null and p.polwithcheck is not null and p.polcmd = '*') as policies
@@ -37,7 +50,9 @@ describe('row-level security', () => {
   });
 
   it("the service's role owns nothing and cannot pass by", async () => {
-    const [role] = await billing.sql(`select rolsuper, rolbypassrls from pg_roles where rolname = 'nebo_identity_billing'`);
+    const [role] = await billing.sql(
+      `select rolsuper, rolbypassrls from pg_roles where rolname = 'nebo_identity_billing'`,
+    );
     expect(role).toEqual({ rolsuper: false, rolbypassrls: false });
     const owned = await billing.sql(
       `select relname from pg_class where relowner = 'nebo_identity_billing'::regrole
@@ -54,9 +69,22 @@ describe('row-level security', () => {
       await billing.money('reserve', { ...operation, kind: 'control', amount: nano(1), description: '' });
       await billing.money('capture', { ...operation, usage: { kind: 'compute' } });
       const { id } = (await billing.admin('inference-key-create', { account: account.account_id })).body;
-      await billing.money('reserve', { ...operation, operation_id: 'k', key_id: id, kind: 'inference', amount: nano(1), description: '' });
+      await billing.money('reserve', {
+        ...operation,
+        operation_id: 'k',
+        key_id: id,
+        kind: 'inference',
+        amount: nano(1),
+        description: '',
+      });
       const started_at = new Date(Date.now() - 7_200_000).toISOString();
-      await billing.money('span-open', { ...operation, resource: 'r', amount_per_month: nano(1), started_at, description: '' });
+      await billing.money('span-open', {
+        ...operation,
+        resource: 'r',
+        amount_per_month: nano(1),
+        started_at,
+        description: '',
+      });
       await billing.money('span-close', { ...operation, ended_at: new Date().toISOString() });
     }
     for (const table of await tenantTables()) {
@@ -70,12 +98,20 @@ describe('row-level security', () => {
       expect(await service.transaction((tx) => tx.query(`select 1 from ${table}`), '')).toEqual([]);
     }
     const touched = await service.transaction(
-      (tx) => tx.query('update project set name = $1 where account_id = $2::uuid returning id', ['taken', two.account_id]),
+      (tx) =>
+        tx.query('update project set name = $1 where account_id = $2::uuid returning id', [
+          'taken',
+          two.account_id,
+        ]),
       one.account_id,
     );
     expect(touched).toEqual([]);
     const insert = service.transaction(
-      (tx) => tx.query(`insert into project (id, account_id, name, name_key) values (gen_random_uuid(), $1::uuid, 'x', 'x')`, [two.account_id]),
+      (tx) =>
+        tx.query(
+          `insert into project (id, account_id, name, name_key) values (gen_random_uuid(), $1::uuid, 'x', 'x')`,
+          [two.account_id],
+        ),
       one.account_id,
     );
     await expect(insert).rejects.toThrow(/row-level security/);
@@ -96,7 +132,10 @@ describe('row-level security', () => {
         `insert into transfer (account_id, kind, source_service, source_id, description) values ($1::uuid, 'charge', 'test', 'x', '') returning id`,
         [account_id],
       );
-      await tx.query(`select ledger_lines($1::uuid, $2::uuid, array['money', 'revenue'], array[-5, 4]::bigint[])`, [account_id, transfer!.id]);
+      await tx.query(
+        `select ledger_lines($1::uuid, $2::uuid, array['money', 'revenue'], array[-5, 4]::bigint[])`,
+        [account_id, transfer!.id],
+      );
     }, account_id);
     await expect(wrong).rejects.toThrow(/sum to -1, not to zero/);
   });

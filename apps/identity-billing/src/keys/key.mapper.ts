@@ -1,4 +1,10 @@
-import { formatRubles, type InferenceIdentity, type KeyIdentity, type PolicyStatement, type Role } from '@nebo/contracts';
+import {
+  formatRubles,
+  type InferenceIdentity,
+  type KeyIdentity,
+  type PolicyStatement,
+  type Role,
+} from '@nebo/contracts';
 import { type ApiKey } from '../generated/prisma/client.js';
 
 /** What `key_resolve` answers. */

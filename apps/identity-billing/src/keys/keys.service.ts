@@ -1,6 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Inject, Injectable } from '@nestjs/common';
-import { checkPolicy, keyForm, type KeyResolveAnswer, type Nano, type PolicyStatement } from '@nebo/contracts';
+import {
+  checkPolicy,
+  keyForm,
+  type KeyResolveAnswer,
+  type Nano,
+  type PolicyStatement,
+} from '@nebo/contracts';
 import { Database, prismaSql } from '@nebo/persistence';
 import { conflict, fieldError, notFound, referenceNotFound, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { AuditService } from '../audit/audit.service.js';
@@ -63,7 +69,10 @@ export class KeysService {
     checkedPolicy(wanted.policy);
     return this.create('control', wanted, async (tx) => ({
       policy: wanted.policy as unknown as Prisma.InputJsonValue,
-      project_ids: wanted.projects === null ? Prisma.DbNull : await this.checkedProjects(tx, wanted.account, wanted.projects),
+      project_ids:
+        wanted.projects === null
+          ? Prisma.DbNull
+          : await this.checkedProjects(tx, wanted.account, wanted.projects),
     }));
   }
 
@@ -84,7 +93,8 @@ export class KeysService {
     const key = keyForm(prefix).generate();
     const row = await this.prisma.forAccount(wanted.account, async (tx) => {
       const issuer = wanted.issuer ?? (await this.members.ownerOf(tx, wanted.account));
-      if (wanted.issuer && !(await tx.member.findUnique({ where: { id: wanted.issuer } }))) throw referenceNotFound('member');
+      if (wanted.issuer && !(await tx.member.findUnique({ where: { id: wanted.issuer } })))
+        throw referenceNotFound('member');
       const made = await tx.apiKey.create({
         data: {
           id: randomUUID(),
@@ -124,7 +134,8 @@ export class KeysService {
    */
   setState(kind: KeyKind, id: string, verb: KeyVerb, actor: string): Promise<KeyRecord> {
     return this.change(kind, id, `${verb}`, actor, (state) => {
-      if (state === 'revoked' && verb !== 'revoke') throw conflict('key_revoked', 'a revoked key cannot be used again; make a new one');
+      if (state === 'revoked' && verb !== 'revoke')
+        throw conflict('key_revoked', 'a revoked key cannot be used again; make a new one');
       if (state === stateOf[verb]) return null;
       return { state: stateOf[verb], ...(verb === 'revoke' ? { revoked_at: new Date() } : {}) };
     });
@@ -134,7 +145,12 @@ export class KeysService {
    * Gives a control key another policy and allow-list.
    * @throws ApiError 404; 409 `key_revoked`; 422 for a wrong policy
    */
-  setPolicy(id: string, policy: PolicyStatement[], projects: string[] | null, actor: string): Promise<KeyRecord> {
+  setPolicy(
+    id: string,
+    policy: PolicyStatement[],
+    projects: string[] | null,
+    actor: string,
+  ): Promise<KeyRecord> {
     checkedPolicy(policy);
     return this.change('control', id, 'policy', actor, async (state, tx, account) => {
       if (state === 'revoked') throw conflict('key_revoked', 'the key is revoked');
@@ -167,7 +183,10 @@ export class KeysService {
       if (!key || key.kind !== kind) throw referenceNotFound('key');
       const data = await work(key.state, tx, key.account_id);
       if (data === null) return keyRecord(key);
-      const changed = await tx.apiKey.update({ where: { id: keyId }, data: { ...data, version: { increment: 1 } } });
+      const changed = await tx.apiKey.update({
+        where: { id: keyId },
+        data: { ...data, version: { increment: 1 } },
+      });
       await sayKeyChanged(sql, changed);
       await this.audit.write(sql, {
         account: key.account_id,
@@ -194,7 +213,9 @@ export class KeysService {
    */
   async resolve(hash: string): Promise<KeyResolveAnswer> {
     const bytes = Buffer.from(hash, 'base64url');
-    const [row] = await this.database.named<ResolvedRow>('key-resolve', 'select * from key_resolve($1)', [bytes]);
+    const [row] = await this.database.named<ResolvedRow>('key-resolve', 'select * from key_resolve($1)', [
+      bytes,
+    ]);
     if (!row) throw notFound();
     return { key_kind: row.kind, identity: identityOf(row), version: row.version };
   }

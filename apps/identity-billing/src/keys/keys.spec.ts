@@ -24,7 +24,14 @@ describe('key form', () => {
       const swapped = key.slice(0, at) + (key[at + 1] ?? '') + key[at]! + key.slice(at + 2);
       expect(form.matches(swapped)).toBe(swapped === key);
     }
-    for (const text of ['', 'nebo_live_', key.slice(0, -1), `${key}0`, ` ${key}`, keyForm('neboai_live_').generate()]) {
+    for (const text of [
+      '',
+      'nebo_live_',
+      key.slice(0, -1),
+      `${key}0`,
+      ` ${key}`,
+      keyForm('neboai_live_').generate(),
+    ]) {
       expect(form.matches(text)).toBe(false);
     }
   });
@@ -42,8 +49,17 @@ describe('keys', () => {
 
   it('a control key resolves to its account, policy, allow-list and the live role of its issuer', async () => {
     const { account_id, project_id } = await billing.account();
-    const made = await billing.admin('key-create', { account: account_id, actions: ['app:*'], resources: ['*'], projects: [project_id], name: 'ci' });
-    expect(made).toMatchObject({ status: 201, body: { account_id, kind: 'control', name: 'ci', state: 'active', last_four: made.body.key.slice(-4) } });
+    const made = await billing.admin('key-create', {
+      account: account_id,
+      actions: ['app:*'],
+      resources: ['*'],
+      projects: [project_id],
+      name: 'ci',
+    });
+    expect(made).toMatchObject({
+      status: 201,
+      body: { account_id, kind: 'control', name: 'ci', state: 'active', last_four: made.body.key.slice(-4) },
+    });
     expect(made.body.key).toMatch(/^nebo_live_/);
     expect(made.body.key.startsWith(made.body.prefix)).toBe(true);
     expect(await resolve(made.body.key)).toMatchObject({
@@ -52,7 +68,11 @@ describe('keys', () => {
         key_kind: 'control',
         version: 1,
         identity: {
-          kind: 'key', account_id, key_id: made.body.id, role: 'owner', project_ids: [project_id],
+          kind: 'key',
+          account_id,
+          key_id: made.body.id,
+          role: 'owner',
+          project_ids: [project_id],
           policy: [{ effect: 'allow', actions: ['app:*'], resources: ['*'] }],
         },
       },
@@ -61,12 +81,24 @@ describe('keys', () => {
 
   it('an inference key resolves to its models and limit', async () => {
     const { account_id } = await billing.account();
-    const made = (await billing.admin('inference-key-create', { account: account_id, monthly_limit: '12.5', models: ['glm-5.3'] })).body;
+    const made = (
+      await billing.admin('inference-key-create', {
+        account: account_id,
+        monthly_limit: '12.5',
+        models: ['glm-5.3'],
+      })
+    ).body;
     expect(made.key).toMatch(/^neboai_live_/);
     expect((await resolve(made.key)).body).toEqual({
       key_kind: 'inference',
       version: 1,
-      identity: { kind: 'inference', account_id, key_id: made.id, models: ['glm-5.3'], monthly_limit: '12500000000' },
+      identity: {
+        kind: 'inference',
+        account_id,
+        key_id: made.id,
+        models: ['glm-5.3'],
+        monthly_limit: '12500000000',
+      },
     });
     const open = (await billing.admin('inference-key-create', { account: account_id })).body;
     expect((await resolve(open.key)).body.identity).toMatchObject({ models: null, monthly_limit: null });
@@ -78,7 +110,9 @@ describe('keys', () => {
     expect((await resolve(`${key}x`)).status).toBe(404);
     expect((await billing.admin('inference-key-disable', { key: id })).body.state).toBe('disabled');
     expect((await resolve(key)).status).toBe(404);
-    expect((await billing.admin('inference-key-enable', { key: id.toUpperCase() })).body.state).toBe('active');
+    expect((await billing.admin('inference-key-enable', { key: id.toUpperCase() })).body.state).toBe(
+      'active',
+    );
     expect((await resolve(key)).body.version).toBe(3);
     expect((await billing.admin('key-revoke', { key: id })).status).toBe(404);
     expect((await billing.admin('inference-key-revoke', { key: id })).body.state).toBe('revoked');
@@ -92,30 +126,46 @@ describe('keys', () => {
 
   it('a change of role or policy shows at the next lookup', async () => {
     const { account_id, owner_id } = await billing.account();
-    const member = (await billing.admin('member-add', { account: account_id, name: 'Dev', role: 'developer' })).body;
+    const member = (
+      await billing.admin('member-add', { account: account_id, name: 'Dev', role: 'developer' })
+    ).body;
     const { key, id } = (await billing.admin('key-create', { account: account_id, member: member.id })).body;
     expect((await resolve(key)).body.identity.role).toBe('developer');
     await billing.admin('member-role', { member: member.id, role: 'reader' });
     expect((await resolve(key)).body.identity.role).toBe('reader');
     const policy = [{ effect: 'deny', actions: ['vm:*'], resources: ['*'] }];
-    expect((await billing.admin('key-policy', { key: id, policy })).body).toMatchObject({ policy, version: 2 });
+    expect((await billing.admin('key-policy', { key: id, policy })).body).toMatchObject({
+      policy,
+      version: 2,
+    });
     expect((await resolve(key)).body).toMatchObject({ version: 2, identity: { policy } });
-    expect((await billing.admin('member-role', { member: owner_id, role: 'reader' })).body.error.code).toBe('last_owner');
+    expect((await billing.admin('member-role', { member: owner_id, role: 'reader' })).body.error.code).toBe(
+      'last_owner',
+    );
   });
 
   it('says each change as an event with the hash of the key, in the transaction of the change', async () => {
     const { account_id } = await billing.account();
     const { key, id } = (await billing.admin('key-create', { account: account_id })).body;
     const heard: unknown[] = [];
-    const subscription = await billing.nebo.runtime.bus.subscribeAll('nebo.identity-billing.key.changed.v1', (event) => {
-      heard.push([event.account, event.data]);
-    });
+    const subscription = await billing.nebo.runtime.bus.subscribeAll(
+      'nebo.identity-billing.key.changed.v1',
+      (event) => {
+        heard.push([event.account, event.data]);
+      },
+    );
     await billing.admin('key-disable', { key: id });
     await billing.admin('key-enable', { key: id });
     await billing.admin('key-revoke', { key: id });
-    for (let waited = 0; heard.length < 3 && waited < 100; waited += 1) await new Promise((resolved) => setTimeout(resolved, 50));
+    for (let waited = 0; heard.length < 3 && waited < 100; waited += 1)
+      await new Promise((resolved) => setTimeout(resolved, 50));
     await subscription.close();
-    expect(heard).toEqual(['disabled', 'active', 'revoked'].map((state) => [account_id, { key_id: id, hash: hashOf(key), state }]));
+    expect(heard).toEqual(
+      ['disabled', 'active', 'revoked'].map((state) => [
+        account_id,
+        { key_id: id, hash: hashOf(key), state },
+      ]),
+    );
   });
 
   it('422 for wrong policies, 404 for foreign projects, members and accounts; nothing is made then', async () => {
@@ -127,13 +177,26 @@ describe('keys', () => {
       { policy: [] },
       { policy: [{ effect: 'maybe', actions: ['*'], resources: ['*'] }] },
       { policy: Array.from({ length: 51 }, () => ({ effect: 'allow', actions: ['*'], resources: ['*'] })) },
-      { policy: [{ effect: 'allow', actions: ['*'], resources: Array.from({ length: 300 }, () => `app:${randomUUID()}`) }] },
+      {
+        policy: [
+          {
+            effect: 'allow',
+            actions: ['*'],
+            resources: Array.from({ length: 300 }, () => `app:${randomUUID()}`),
+          },
+        ],
+      },
       { policy: [{ effect: 'allow', actions: ['*'], resources: ['*'] }], actions: ['*'] },
       { projects: [] },
     ]) {
       expect((await billing.admin('key-create', { account: account_id, ...body })).status).toBe(422);
     }
-    for (const body of [{ projects: [other.project_id] }, { projects: ['x'] }, { member: other.owner_id }, { account: randomUUID() }]) {
+    for (const body of [
+      { projects: [other.project_id] },
+      { projects: ['x'] },
+      { member: other.owner_id },
+      { account: randomUUID() },
+    ]) {
       expect((await billing.admin('key-create', { account: account_id, ...body })).status).toBe(404);
     }
     expect((await billing.internal('GET', `operator/keys?account=${account_id}`)).body).toEqual({ data: [] });

@@ -1,5 +1,12 @@
 import { Injectable } from '@nestjs/common';
-import { formatRubles, type PageOf, pageOf, type PageQuery, type V1Balance, type V1LedgerEntry } from '@nebo/contracts';
+import {
+  formatRubles,
+  type PageOf,
+  pageOf,
+  type PageQuery,
+  type V1Balance,
+  type V1LedgerEntry,
+} from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
 import { billingUnavailable } from '@nebo/service-kit';
 import { PrismaService } from '../database/prisma.service.js';
@@ -27,7 +34,9 @@ export class BalanceService {
   async read(account: string): Promise<V1Balance> {
     let row: BalanceRow | undefined;
     try {
-      [row] = await this.database.named<BalanceRow>('balance-read', 'select * from balance_read($1::uuid)', [account]);
+      [row] = await this.database.named<BalanceRow>('balance-read', 'select * from balance_read($1::uuid)', [
+        account,
+      ]);
     } catch (cause) {
       throw billingUnavailable(cause);
     }

@@ -35,7 +35,15 @@ export class DepositsService {
     const description = kind === 'topup' ? 'Top-up' : 'Bonus credits';
     const [row] = await tx.query<{ transfer_id: string; fresh: boolean }>(
       'select transfer_id, fresh from money_deposit($1::uuid, $2, $3::bigint, $4, $5, $6, $7::bigint)',
-      [account, kind, amount.toString(), service, sourceId, description, this.settings.realTopupMin.toString()],
+      [
+        account,
+        kind,
+        amount.toString(),
+        service,
+        sourceId,
+        description,
+        this.settings.realTopupMin.toString(),
+      ],
     );
     if (row!.fresh) {
       await this.audit.write(tx, {

@@ -4,7 +4,9 @@ import { type LedgerLine, type Transfer } from '../generated/prisma/client.js';
 /** A transfer as the account sees it: what it changed, without the counterparts. */
 export function ledgerEntry(row: Transfer & { lines: LedgerLine[] }): V1LedgerEntry {
   const sum = (...books: string[]) =>
-    formatRubles(row.lines.reduce((total, line) => (books.includes(line.book) ? total + line.amount : total), 0n));
+    formatRubles(
+      row.lines.reduce((total, line) => (books.includes(line.book) ? total + line.amount : total), 0n),
+    );
   return {
     id: row.id,
     kind: row.kind,

@@ -22,7 +22,9 @@ describe('kill -9 in the middle of spending', () => {
 
   function startSpender(account: string, name: string): Spender {
     const url = billing.nebo.runtime.databaseUrl('identity_billing');
-    const child = spawn(process.execPath, [script, url, account, name], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(process.execPath, [script, url, account, name], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     let text = '';
     child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
     const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
@@ -38,13 +40,22 @@ describe('kill -9 in the middle of spending', () => {
 
   /** Everything that was acknowledged is there, nothing is half done, and the ledger adds up. */
   async function check(account: string, acknowledged: string[]): Promise<void> {
-    const rows = await billing.sql<{ operation_id: string; state: string }>('select operation_id, state from reservation where account_id = $1', [account]);
+    const rows = await billing.sql<{ operation_id: string; state: string }>(
+      'select operation_id, state from reservation where account_id = $1',
+      [account],
+    );
     const states = new Map(rows.map((row) => [row.operation_id, row.state]));
     for (const line of acknowledged) {
       const [step, id] = line.split(' ') as [string, string];
-      expect([line, states.get(id)]).toEqual([line, step === 'capture' ? 'captured' : expect.stringMatching(/held|captured/)]);
+      expect([line, states.get(id)]).toEqual([
+        line,
+        step === 'capture' ? 'captured' : expect.stringMatching(/held|captured/),
+      ]);
     }
-    expect((await billing.internal('POST', 'money/reconcile')).body).toMatchObject({ ok: true, differences: [] });
+    expect((await billing.internal('POST', 'money/reconcile')).body).toMatchObject({
+      ok: true,
+      differences: [],
+    });
   }
 
   it('of spenders: at most the step at hand is open, and it gives its money back when its time is over', async () => {
@@ -58,15 +69,36 @@ describe('kill -9 in the middle of spending', () => {
       acknowledged.push(...spenders.flatMap((spender) => spender.acknowledged()));
     }
     // The killed processes' connections end with their last statement.
-    await until(async () => (await billing.sql("select 1 from pg_stat_activity where query like '%money_%' and application_name = '' and state = 'active' and pid <> pg_backend_pid()")).length === 0);
+    await until(
+      async () =>
+        (
+          await billing.sql(
+            "select 1 from pg_stat_activity where query like '%money_%' and application_name = '' and state = 'active' and pid <> pg_backend_pid()",
+          )
+        ).length === 0,
+    );
     await check(account_id, acknowledged);
-    const held = await billing.sql("select 1 from reservation where account_id = $1 and state = 'held'", [account_id]);
+    const held = await billing.sql("select 1 from reservation where account_id = $1 and state = 'held'", [
+      account_id,
+    ]);
     expect(held.length).toBeLessThanOrEqual(2 * rounds);
-    await billing.sql("update reservation set expires_at = now() where state = 'held' and account_id = $1", [account_id]);
-    await until(async () => (await billing.sql("select 1 from reservation where account_id = $1 and state = 'held'", [account_id])).length === 0);
+    await billing.sql("update reservation set expires_at = now() where state = 'held' and account_id = $1", [
+      account_id,
+    ]);
+    await until(
+      async () =>
+        (
+          await billing.sql("select 1 from reservation where account_id = $1 and state = 'held'", [
+            account_id,
+          ])
+        ).length === 0,
+    );
     const { balance, available } = await billing.balance(account_id);
     expect(available).toBe(balance);
-    await check(account_id, acknowledged.filter((line) => line.startsWith('capture')));
+    await check(
+      account_id,
+      acknowledged.filter((line) => line.startsWith('capture')),
+    );
   }, 60_000);
 
   it('of PostgreSQL: nothing that was acknowledged is lost, calls answer 503 meanwhile, and the service goes on by itself', async () => {
@@ -78,8 +110,17 @@ describe('kill -9 in the middle of spending', () => {
       await until(() => spenders.every((spender) => spender.acknowledged().length > 5 + round));
       await postgres.kill();
       await Promise.all(spenders.map((spender) => spender.ended));
-      const reserve = { operation_id: `away-${round}`, account_id, kind: 'control', amount: nano(1), description: '' };
-      expect(await billing.money('reserve', reserve)).toMatchObject({ status: 503, body: { error: { code: 'billing_unavailable' } } });
+      const reserve = {
+        operation_id: `away-${round}`,
+        account_id,
+        kind: 'control',
+        amount: nano(1),
+        description: '',
+      };
+      expect(await billing.money('reserve', reserve)).toMatchObject({
+        status: 503,
+        body: { error: { code: 'billing_unavailable' } },
+      });
       await postgres.restart();
       acknowledged.push(...spenders.flatMap((spender) => spender.acknowledged()));
       await until(async () => (await billing.money('reserve', reserve)).status === 200);

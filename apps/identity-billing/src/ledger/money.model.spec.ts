@@ -15,23 +15,46 @@ describe('the ledger against a model in memory', () => {
   });
   afterAll(() => billing?.close());
 
-  const outcome = (answer: { status: number; body: { error?: { code: string } } }): Outcome => answer.body.error?.code ?? 'ok';
+  const outcome = (answer: { status: number; body: { error?: { code: string } } }): Outcome =>
+    answer.body.error?.code ?? 'ok';
 
   async function sequence(seed: number): Promise<void> {
     const chance = new Chance(seed);
     const limit = BigInt(chance.int(20, 120)) * ruble;
     const model = new MoneyModel(100n * ruble, limit);
     const { account_id } = await billing.account();
-    const { id: key_id } = (await billing.admin('inference-key-create', { account: account_id, monthly_limit: (limit / ruble).toString() })).body;
+    const { id: key_id } = (
+      await billing.admin('inference-key-create', {
+        account: account_id,
+        monthly_limit: (limit / ruble).toString(),
+      })
+    ).body;
     const ids = [0, 1, 2, 3].map((number) => `${seed}-${number}`);
     const told: string[] = [];
     for (let step = 0; step < stepsPerSequence; step += 1) {
       const operation_id = chance.pick(ids);
       // Few different amounts, with odd ends, so that repeats and exact limits happen.
-      const amount = BigInt(chance.pick([0, 1, 20, 20, 40, 70, 110])) * ruble + BigInt(chance.pick([0, 0, 1]));
+      const amount =
+        BigInt(chance.pick([0, 1, 20, 20, 40, 70, 110])) * ruble + BigInt(chance.pick([0, 0, 1]));
       const part = chance.pick([null, amount]);
-      const command = chance.pick(['topup', 'credit', 'reserve', 'reserve', 'reserve', 'capture', 'capture', 'void', 'expire', 'refund'] as const);
-      const call = { operation_id, account_id, description: command, ...(part === null ? {} : { amount: part.toString() }) };
+      const command = chance.pick([
+        'topup',
+        'credit',
+        'reserve',
+        'reserve',
+        'reserve',
+        'capture',
+        'capture',
+        'void',
+        'expire',
+        'refund',
+      ] as const);
+      const call = {
+        operation_id,
+        account_id,
+        description: command,
+        ...(part === null ? {} : { amount: part.toString() }),
+      };
       let expected: Outcome = 'ok';
       let got: Outcome = 'ok';
       switch (command) {
@@ -40,23 +63,34 @@ describe('the ledger against a model in memory', () => {
           if (amount === 0n) continue;
           expected = model[command](amount);
           const rubles = `${amount / ruble}.${(amount % ruble).toString().padStart(9, '0')}`;
-          got = outcome(await billing.admin(command === 'topup' ? 'account-topup' : 'account-credits', { account: account_id, amount: rubles }));
+          got = outcome(
+            await billing.admin(command === 'topup' ? 'account-topup' : 'account-credits', {
+              account: account_id,
+              amount: rubles,
+            }),
+          );
           break;
         }
         case 'reserve': {
           const kind = chance.pick(['control', 'inference'] as const);
           const key = kind === 'inference' && chance.next() < 0.5;
           expected = model.reserve(operation_id, kind, key, amount);
-          const body = { ...call, amount: amount.toString(), kind, expires_in_seconds: 3_600, ...(key ? { key_id } : {}) };
+          const body = {
+            ...call,
+            amount: amount.toString(),
+            kind,
+            expires_in_seconds: 3_600,
+            ...(key ? { key_id } : {}),
+          };
           got = outcome(await billing.money('reserve', body));
           break;
         }
         case 'expire':
           model.expire(operation_id);
-          await billing.sql("update reservation set expires_at = now() - interval '1 second' where state = 'held' and account_id = $1 and operation_id = $2", [
-            account_id,
-            operation_id,
-          ]);
+          await billing.sql(
+            "update reservation set expires_at = now() - interval '1 second' where state = 'held' and account_id = $1 and operation_id = $2",
+            [account_id, operation_id],
+          );
           // Half of them wait for the next call that touches them, or for the service's own sweep.
           if (chance.next() < 0.5) await billing.sql('select money_expire($1, 10)', [account_id]);
           break;
@@ -80,13 +114,21 @@ describe('the ledger against a model in memory', () => {
       seed,
       told,
       row: {
-        posted: `${model.posted}`, held: `${model.held}`, credits: `${model.credits}`,
-        credits_held: `${model.creditsHeld}`, topup_total: `${model.topups}`, unlocked: model.unlocked,
+        posted: `${model.posted}`,
+        held: `${model.held}`,
+        credits: `${model.credits}`,
+        credits_held: `${model.creditsHeld}`,
+        topup_total: `${model.topups}`,
+        unlocked: model.unlocked,
       },
     });
-    const [key] = await billing.sql('select used::text, captured::text from key_month where key_id = $1', [key_id]);
+    const [key] = await billing.sql('select used::text, captured::text from key_month where key_id = $1', [
+      key_id,
+    ]);
     expect({ seed, told, key: key ?? { used: '0', captured: '0' } }).toEqual({
-      seed, told, key: { used: `${model.keyUsed}`, captured: `${model.keyCaptured}` },
+      seed,
+      told,
+      key: { used: `${model.keyUsed}`, captured: `${model.keyCaptured}` },
     });
   }
 
@@ -101,14 +143,26 @@ describe('the ledger against a model in memory', () => {
           while (next < last) await sequence(next++);
         }),
       );
-      expect((await billing.internal('POST', 'money/reconcile')).body).toMatchObject({ ok: true, differences: [] });
+      expect((await billing.internal('POST', 'money/reconcile')).body).toMatchObject({
+        ok: true,
+        differences: [],
+      });
     },
     60_000 + sequences * 500,
   );
 
   it('takes part in many different outcomes, or the sequences would prove little', async () => {
-    const kinds = await billing.sql<{ kind: string; count: string }>('select kind, count(*) from transfer group by kind');
-    expect(kinds.map((row) => row.kind).sort()).toEqual(['capture', 'credit', 'hold', 'refund', 'release', 'topup']);
+    const kinds = await billing.sql<{ kind: string; count: string }>(
+      'select kind, count(*) from transfer group by kind',
+    );
+    expect(kinds.map((row) => row.kind).sort()).toEqual([
+      'capture',
+      'credit',
+      'hold',
+      'refund',
+      'release',
+      'topup',
+    ]);
     const states = await billing.sql<{ state: string }>('select distinct state from reservation');
     expect(states.map((row) => row.state).sort()).toEqual(['captured', 'expired', 'held', 'void']);
   });

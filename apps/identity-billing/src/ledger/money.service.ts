@@ -1,5 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import type { CaptureRequest, RefundRequest, Reservation, ReserveRequest, VoidRequest } from '@nebo/contracts';
+import type {
+  CaptureRequest,
+  RefundRequest,
+  Reservation,
+  ReserveRequest,
+  VoidRequest,
+} from '@nebo/contracts';
 import { Database, type SqlValue } from '@nebo/persistence';
 import { conflict } from '@nebo/service-kit';
 import { guardedError, isRefusedForHolds, lookAgain, sqlStateOf } from '../database/guarded.js';
@@ -64,15 +70,20 @@ export class MoneyService {
    */
   async capture(request: CaptureRequest): Promise<Reservation> {
     const { usage } = request;
-    const reservation = await this.guarded('money-capture', `select ${columns} from money_capture($1::uuid, $2, $3::bigint, $4, $5::jsonb)`, [
-      request.account_id,
-      request.operation_id,
-      request.amount ?? null,
-      request.description ?? null,
-      usage ? JSON.stringify(usage) : null,
-    ]);
+    const reservation = await this.guarded(
+      'money-capture',
+      `select ${columns} from money_capture($1::uuid, $2, $3::bigint, $4, $5::jsonb)`,
+      [
+        request.account_id,
+        request.operation_id,
+        request.amount ?? null,
+        request.description ?? null,
+        usage ? JSON.stringify(usage) : null,
+      ],
+    );
     const wanted = request.amount ?? reservation.amount;
-    if (reservation.state === 'captured' && reservation.captured === BigInt(wanted).toString()) return reservation;
+    if (reservation.state === 'captured' && reservation.captured === BigInt(wanted).toString())
+      return reservation;
     throw resolved(reservation);
   }
 
@@ -91,15 +102,16 @@ export class MoneyService {
    * @throws ApiError 404; 409 `not_captured`, `already_refunded` (with another amount); 422 for more than was captured; 503
    */
   async refund(request: RefundRequest): Promise<Reservation> {
-    const reservation = await this.guarded('money-refund', `select ${columns} from money_refund($1::uuid, $2, $3::bigint, $4)`, [
-      request.account_id,
-      request.operation_id,
-      request.amount ?? null,
-      request.description,
-    ]);
-    if (reservation.state !== 'captured') throw conflict('not_captured', `the reservation is ${reservation.state}, nothing was charged`);
+    const reservation = await this.guarded(
+      'money-refund',
+      `select ${columns} from money_refund($1::uuid, $2, $3::bigint, $4)`,
+      [request.account_id, request.operation_id, request.amount ?? null, request.description],
+    );
+    if (reservation.state !== 'captured')
+      throw conflict('not_captured', `the reservation is ${reservation.state}, nothing was charged`);
     const wanted = BigInt(request.amount ?? reservation.captured).toString();
-    if (reservation.refunded !== wanted) throw conflict('already_refunded', 'the charge was paid back with another amount');
+    if (reservation.refunded !== wanted)
+      throw conflict('already_refunded', 'the charge was paid back with another amount');
     return reservation;
   }
 
@@ -108,7 +120,10 @@ export class MoneyService {
    * @returns how many, at most 100
    */
   async expire(account: string | null = null): Promise<number> {
-    const [row] = await this.database.query<{ count: number }>('select money_expire($1::uuid, 100) as count', [account]);
+    const [row] = await this.database.query<{ count: number }>(
+      'select money_expire($1::uuid, 100) as count',
+      [account],
+    );
     return row!.count;
   }
 

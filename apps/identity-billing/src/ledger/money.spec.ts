@@ -17,13 +17,17 @@ describe('money operations', () => {
       description: 'a thing',
       ...more,
     });
-  const inference = (account: string, rubles: number, more: object = {}) => reserve(account, rubles, { kind: 'inference', ...more });
+  const inference = (account: string, rubles: number, more: object = {}) =>
+    reserve(account, rubles, { kind: 'inference', ...more });
 
   it('200 reserves, captures a part and gives the rest back; each call can be repeated', async () => {
     const { account_id } = await billing.account('1000');
     const operation_id = randomUUID();
     const first = await reserve(account_id, 300, { operation_id });
-    expect(first).toMatchObject({ status: 200, body: { operation_id, state: 'held', amount: nano(300), captured: '0' } });
+    expect(first).toMatchObject({
+      status: 200,
+      body: { operation_id, state: 'held', amount: nano(300), captured: '0' },
+    });
     expect((await reserve(account_id, 300, { operation_id })).body).toEqual(first.body);
     expect(await billing.balance(account_id)).toMatchObject({ balance: '1000.00', available: '700.00' });
     const capture = { operation_id, account_id, amount: nano(120.5) };
@@ -43,10 +47,16 @@ describe('money operations', () => {
     const operation_id = randomUUID();
     await reserve(account_id, 10, { operation_id });
     for (let repeat = 0; repeat < 2; repeat += 1) {
-      expect(await billing.money('void', { operation_id, account_id })).toMatchObject({ status: 200, body: { state: 'void' } });
+      expect(await billing.money('void', { operation_id, account_id })).toMatchObject({
+        status: 200,
+        body: { state: 'void' },
+      });
     }
     expect(await billing.balance(account_id)).toMatchObject({ balance: '10.00', available: '10.00' });
-    expect(await billing.money('capture', { operation_id, account_id })).toMatchObject({ status: 409, body: { error: { code: 'already_void' } } });
+    expect(await billing.money('capture', { operation_id, account_id })).toMatchObject({
+      status: 409,
+      body: { error: { code: 'already_void' } },
+    });
   });
 
   it('200 refunds once, money first; 409 before the capture or with another amount', async () => {
@@ -58,7 +68,10 @@ describe('money operations', () => {
     await billing.money('capture', { operation_id, account_id });
     expect(await billing.balance(account_id)).toMatchObject({ balance: '30.00', credits: '0.00' });
     for (let repeat = 0; repeat < 2; repeat += 1) {
-      expect(await billing.money('refund', { ...refund, amount: nano(90) })).toMatchObject({ status: 200, body: { refunded: nano(90) } });
+      expect(await billing.money('refund', { ...refund, amount: nano(90) })).toMatchObject({
+        status: 200,
+        body: { refunded: nano(90) },
+      });
     }
     expect(await billing.balance(account_id)).toMatchObject({ balance: '100.00', credits: '20.00' });
     expect((await billing.money('refund', refund)).body.error.code).toBe('already_refunded');
@@ -87,24 +100,39 @@ describe('money operations', () => {
   it('credits: locked until a top-up of the minimum, spent first on control resources, never on inference', async () => {
     const { account_id } = await billing.account(undefined, '500');
     expect(await billing.balance(account_id)).toEqual({
-      currency: 'RUB', balance: '0.00', credits: '500.00', credits_unlocked: false, available: '0.00', real_topup_min: '100.00',
+      currency: 'RUB',
+      balance: '0.00',
+      credits: '500.00',
+      credits_unlocked: false,
+      available: '0.00',
+      real_topup_min: '100.00',
     });
     expect((await reserve(account_id, 1)).body.error.code).toBe('insufficient_balance');
     expect((await inference(account_id, 1)).body.error.code).toBe('topup_required');
     await billing.admin('account-topup', { account: account_id, amount: '99.99' });
     expect(await billing.balance(account_id)).toMatchObject({ credits_unlocked: false, available: '99.99' });
     await billing.admin('account-topup', { account: account_id, amount: '100' });
-    expect(await billing.balance(account_id)).toMatchObject({ credits_unlocked: true, available: '699.99', real_topup_min: '0' });
+    expect(await billing.balance(account_id)).toMatchObject({
+      credits_unlocked: true,
+      available: '699.99',
+      real_topup_min: '0',
+    });
     expect((await inference(account_id, 200)).body.error.code).toBe('insufficient_balance');
     const operation_id = randomUUID();
     await reserve(account_id, 600, { operation_id });
     await billing.money('capture', { operation_id, account_id, amount: nano(550) });
-    expect(await billing.balance(account_id)).toMatchObject({ balance: '149.99', credits: '0.00', available: '149.99' });
+    expect(await billing.balance(account_id)).toMatchObject({
+      balance: '149.99',
+      credits: '0.00',
+      available: '149.99',
+    });
   });
 
   it('402 key_limit_reached at the limit of the month, held_in_flight while own holds fill it', async () => {
     const { account_id } = await billing.account('1000');
-    const { id: key_id } = (await billing.admin('inference-key-create', { account: account_id, monthly_limit: '10' })).body;
+    const { id: key_id } = (
+      await billing.admin('inference-key-create', { account: account_id, monthly_limit: '10' })
+    ).body;
     const operation_id = randomUUID();
     expect((await inference(account_id, 8, { key_id, operation_id })).status).toBe(200);
     expect((await inference(account_id, 3, { key_id })).body.error.code).toBe('held_in_flight');
@@ -119,16 +147,29 @@ describe('money operations', () => {
 
   it('a month limit begins anew with the month, and a late capture counts in the month of its reservation', async () => {
     const { account_id } = await billing.account('1000');
-    const { id: key_id } = (await billing.admin('inference-key-create', { account: account_id, monthly_limit: '10' })).body;
+    const { id: key_id } = (
+      await billing.admin('inference-key-create', { account: account_id, monthly_limit: '10' })
+    ).body;
     const operation_id = randomUUID();
     await inference(account_id, 10, { key_id, operation_id });
     // The reservation was made last month.
-    await billing.sql("update reservation set month = (month - interval '1 month')::date where operation_id = $1", [operation_id]);
-    await billing.sql("update key_month set month = (month - interval '1 month')::date where key_id = $1", [key_id]);
+    await billing.sql(
+      "update reservation set month = (month - interval '1 month')::date where operation_id = $1",
+      [operation_id],
+    );
+    await billing.sql("update key_month set month = (month - interval '1 month')::date where key_id = $1", [
+      key_id,
+    ]);
     expect((await inference(account_id, 10, { key_id })).status).toBe(200);
     await billing.money('capture', { operation_id, account_id });
-    const months = await billing.sql('select used, captured from key_month where key_id = $1 order by month', [key_id]);
-    expect(months).toEqual([{ used: nano(10), captured: nano(10) }, { used: nano(10), captured: '0' }]);
+    const months = await billing.sql(
+      'select used, captured from key_month where key_id = $1 order by month',
+      [key_id],
+    );
+    expect(months).toEqual([
+      { used: nano(10), captured: nano(10) },
+      { used: nano(10), captured: '0' },
+    ]);
   });
 
   it('a reservation expires by database time: 409 expired, and its money does not stand in the way', async () => {
@@ -137,8 +178,14 @@ describe('money operations', () => {
     await reserve(account_id, 10, { operation_id, expires_in_seconds: 1 });
     expect((await reserve(account_id, 10)).status).toBe(402);
     await new Promise((resolve) => setTimeout(resolve, 1_100));
-    expect(await billing.money('capture', { operation_id, account_id })).toMatchObject({ status: 409, body: { error: { code: 'expired' } } });
-    expect(await billing.money('void', { operation_id, account_id })).toMatchObject({ status: 200, body: { state: 'expired' } });
+    expect(await billing.money('capture', { operation_id, account_id })).toMatchObject({
+      status: 409,
+      body: { error: { code: 'expired' } },
+    });
+    expect(await billing.money('void', { operation_id, account_id })).toMatchObject({
+      status: 200,
+      body: { state: 'expired' },
+    });
     const again = randomUUID();
     await reserve(account_id, 10, { operation_id: again, expires_in_seconds: 1 });
     await new Promise((resolve) => setTimeout(resolve, 1_100));
@@ -151,9 +198,14 @@ describe('money operations', () => {
     const two = await billing.account('10');
     const operation_id = randomUUID();
     await reserve(one.account_id, 1, { operation_id });
-    expect(await reserve(one.account_id, 2, { operation_id })).toMatchObject({ status: 409, body: { error: { code: 'operation_reused' } } });
+    expect(await reserve(one.account_id, 2, { operation_id })).toMatchObject({
+      status: 409,
+      body: { error: { code: 'operation_reused' } },
+    });
     expect((await reserve(two.account_id, 2, { operation_id })).status).toBe(200);
-    expect((await billing.money('void', { operation_id, account_id: two.account_id })).body.amount).toBe(nano(2));
+    expect((await billing.money('void', { operation_id, account_id: two.account_id })).body.amount).toBe(
+      nano(2),
+    );
   });
 
   it('404 for an unknown account, operation or key; a revoked key reserves nothing', async () => {
@@ -177,7 +229,11 @@ describe('money operations', () => {
     await reserve(account_id, 1, { operation_id });
     expect((await billing.money('capture', { operation_id, account_id, amount: nano(2) })).status).toBe(422);
     const body = { operation_id, account_id };
-    const answer = await billing.internal('POST', 'money/void', body, { kind: 'service', service: 'compute', account_id: randomUUID() });
+    const answer = await billing.internal('POST', 'money/void', body, {
+      kind: 'service',
+      service: 'compute',
+      account_id: randomUUID(),
+    });
     expect(answer).toMatchObject({ status: 400, body: { error: { code: 'account_mismatch' } } });
   });
 
@@ -185,15 +241,38 @@ describe('money operations', () => {
     const { account_id, as } = await billing.account('100', '10');
     const operation_id = randomUUID();
     await reserve(account_id, 50, { operation_id, prices: [{ id: 'vm.small.month', version: 1 }] });
-    await billing.money('capture', { operation_id, account_id, amount: nano(20), description: 'Machine small' });
+    await billing.money('capture', {
+      operation_id,
+      account_id,
+      amount: nano(20),
+      description: 'Machine small',
+    });
     const page = await billing.api('GET', 'account/ledger?limit=3', as);
     expect(page).toMatchObject({ status: 200, body: { count: 3, total: 4, limit: 3, offset: 0 } });
     expect(page.body.data).toMatchObject([
-      { kind: 'capture', amount: '-10.00', credits_amount: '-10.00', held_amount: '-50.00', source_id: operation_id, description: 'Machine small' },
-      { kind: 'hold', amount: '0.00', credits_amount: '0.00', held_amount: '50.00', source_service: 'compute', source_id: operation_id },
+      {
+        kind: 'capture',
+        amount: '-10.00',
+        credits_amount: '-10.00',
+        held_amount: '-50.00',
+        source_id: operation_id,
+        description: 'Machine small',
+      },
+      {
+        kind: 'hold',
+        amount: '0.00',
+        credits_amount: '0.00',
+        held_amount: '50.00',
+        source_service: 'compute',
+        source_id: operation_id,
+      },
       { kind: 'credit', amount: '0.00', credits_amount: '10.00', held_amount: '0.00' },
     ]);
-    expect((await billing.api('GET', 'account/ledger?offset=9', as)).body).toMatchObject({ data: [], count: 0, total: 4 });
+    expect((await billing.api('GET', 'account/ledger?offset=9', as)).body).toMatchObject({
+      data: [],
+      count: 0,
+      total: 4,
+    });
     expect((await billing.api('GET', 'account/ledger?limit=0', as)).status).toBe(422);
   });
 });

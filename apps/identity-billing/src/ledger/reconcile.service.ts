@@ -28,7 +28,9 @@ export class ReconcileService {
     health.add('ledger', () => {
       const { last } = this;
       if (!last) return { ok: true, required: false, detail: 'not reconciled yet' };
-      const detail = last.ok ? `reconciled at ${last.at}` : `${last.differences.length} differences at ${last.at}`;
+      const detail = last.ok
+        ? `reconciled at ${last.at}`
+        : `${last.differences.length} differences at ${last.at}`;
       // Shown, not required: taking the door away would not bring a ruble back.
       return { ok: last.ok, required: false, detail };
     });
@@ -37,12 +39,20 @@ export class ReconcileService {
   /** Compares now. */
   async run(): Promise<ReconcileReport> {
     const rows = await this.database.query<DifferenceRow>('select * from ledger_reconcile()');
-    const differences = rows.map(({ account_id, subject, recorded, computed }) => ({ account_id, subject, recorded, computed }));
+    const differences = rows.map(({ account_id, subject, recorded, computed }) => ({
+      account_id,
+      subject,
+      recorded,
+      computed,
+    }));
     this.last = { ok: differences.length === 0, at: new Date().toISOString(), differences };
     this.metrics.ledgerDifferences(differences.length);
     this.metrics.reconciledAt(Date.now() / 1_000);
     if (differences.length > 0) {
-      this.runtime.log.error({ differences: differences.slice(0, 20), count: differences.length }, 'the ledger does not add up');
+      this.runtime.log.error(
+        { differences: differences.slice(0, 20), count: differences.length },
+        'the ledger does not add up',
+      );
     }
     return this.last;
   }

@@ -9,13 +9,31 @@ describe('reconciliation', () => {
     billing = await startBilling();
     account = (await billing.account('1000', '100')).account_id;
     key = (await billing.admin('inference-key-create', { account, monthly_limit: '50' })).body.id;
-    for (const [kind, end] of [['control', 'capture'], ['control', 'void'], ['inference', 'capture'], ['inference', ''], ['control', 'refund']]) {
+    for (const [kind, end] of [
+      ['control', 'capture'],
+      ['control', 'void'],
+      ['inference', 'capture'],
+      ['inference', ''],
+      ['control', 'refund'],
+    ]) {
       const call = { operation_id: randomUUID(), account_id: account, description: 'x' };
-      await billing.money('reserve', { ...call, kind, amount: nano(10), ...(kind === 'inference' ? { key_id: key } : {}), expires_in_seconds: 3_600 });
+      await billing.money('reserve', {
+        ...call,
+        kind,
+        amount: nano(10),
+        ...(kind === 'inference' ? { key_id: key } : {}),
+        expires_in_seconds: 3_600,
+      });
       if (end === 'refund') await billing.money('capture', call);
       if (end) await billing.money(end, call);
     }
-    const span = { operation_id: 's', account_id: account, resource: 'r', amount_per_month: nano(5), description: '' };
+    const span = {
+      operation_id: 's',
+      account_id: account,
+      resource: 'r',
+      amount_per_month: nano(5),
+      description: '',
+    };
     await billing.money('span-open', { ...span, started_at: new Date(Date.now() - 9_000_000).toISOString() });
     await billing.money('span-close', { ...span, ended_at: new Date().toISOString() });
   });
@@ -29,7 +47,11 @@ describe('reconciliation', () => {
 
   it('finds nothing where nothing was touched', async () => {
     expect(await run()).toMatchObject({ ok: true, differences: [] });
-    expect(await health()).toMatchObject({ ok: true, required: false, detail: expect.stringContaining('reconciled at') });
+    expect(await health()).toMatchObject({
+      ok: true,
+      required: false,
+      detail: expect.stringContaining('reconciled at'),
+    });
   });
 
   it.each([
@@ -37,7 +59,11 @@ describe('reconciliation', () => {
     ['held money', 'update balance set held = held + 1', ['balance.held', 'balance.held by reservations']],
     ['credits', 'update balance set credits = credits + 1', ['balance.credits']],
     ['the sum of top-ups', 'update balance set topup_total = topup_total + 1', ['balance.topup_total']],
-    ['a reservation', "update reservation set amount = amount + 1 where state = 'held'", ['balance.held by reservations', /^key month .* used$/]],
+    [
+      'a reservation',
+      "update reservation set amount = amount + 1 where state = 'held'",
+      ['balance.held by reservations', /^key month .* used$/],
+    ],
     ['the spending of a key', 'update key_month set used = used + 1', [/^key month .* used$/]],
     ['a span', 'update span set charged = charged + 1', ['span s']],
   ])('finds a changed %s, tells it and mends nothing', async (_name, change, subjects) => {
@@ -68,7 +94,9 @@ describe('reconciliation', () => {
     );
     const report = await run();
     expect(report.differences.map((row: { subject: string }) => row.subject)).toEqual([
-      'balance.posted', 'sum of all lines', expect.stringMatching(/^transfer /),
+      'balance.posted',
+      'sum of all lines',
+      expect.stringMatching(/^transfer /),
     ]);
     await billing.sql('delete from ledger_line where id = $1', [line!.id]);
     await billing.sql('alter table ledger_line enable trigger all');

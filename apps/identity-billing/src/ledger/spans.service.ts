@@ -66,7 +66,7 @@ export class SpansService {
    * @returns how many hours were charged
    */
   async chargeDue(now: Date | null = null): Promise<number> {
-    for (let total = 0; ; ) {
+    for (let total = 0; ;) {
       const [row] = await this.database.query<{ hours: number }>(
         'select span_charge_due(coalesce($1::timestamptz, clock_timestamp()), 20, 100) as hours',
         [now],
@@ -97,7 +97,8 @@ export class SpansService {
 function timeOf(field: string, text: string): Date {
   const wellFormed = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})$/i.test(text);
   const at = new Date(text);
-  if (!wellFormed || Number.isNaN(at.getTime())) throw fieldError(field, 'must be a time in RFC 3339 with a zone');
+  if (!wellFormed || Number.isNaN(at.getTime()))
+    throw fieldError(field, 'must be a time in RFC 3339 with a zone');
   if (at.getTime() > Date.now() + clockSkewMs) throw fieldError(field, 'lies in the future');
   return at;
 }

@@ -12,7 +12,11 @@ describe('spans', () => {
   let spans: SpansService;
   beforeAll(async () => {
     billing = await startBilling();
-    database = new Database({ url: billing.nebo.runtime.databaseUrl('identity_billing'), schema: 'identity_billing', max: 16 });
+    database = new Database({
+      url: billing.nebo.runtime.databaseUrl('identity_billing'),
+      schema: 'identity_billing',
+      max: 16,
+    });
     spans = new SpansService(database);
   });
   afterAll(async () => {
@@ -31,20 +35,35 @@ describe('spans', () => {
       ...more,
     });
   const close = (account_id: string, operation_id: string, ended: string | Date) =>
-    billing.money('span-close', { account_id, operation_id, ended_at: typeof ended === 'string' ? ended : ended.toISOString() });
+    billing.money('span-close', {
+      account_id,
+      operation_id,
+      ended_at: typeof ended === 'string' ? ended : ended.toISOString(),
+    });
   const cost = async (month: string, from: string, to: string) =>
-    BigInt((await billing.sql<{ cost: string }>('select span_cost($1, $2, $3) as cost', [month, from, to]))[0]!.cost);
+    BigInt(
+      (await billing.sql<{ cost: string }>('select span_cost($1, $2, $3) as cost', [month, from, to]))[0]!
+        .cost,
+    );
   const charges = (operation_id: string) =>
-    billing.sql<{ starts_at: Date; ends_at: Date; amount: string }>('select starts_at, ends_at, amount from span_charge where operation_id = $1 order by starts_at', [operation_id]);
+    billing.sql<{ starts_at: Date; ends_at: Date; amount: string }>(
+      'select starts_at, ends_at, amount from span_charge where operation_id = $1 order by starts_at',
+      [operation_id],
+    );
 
   it('a calendar month in UTC costs exactly its price, in hours or in any pieces, in months of any length', async () => {
     const chance = new Chance(3);
-    for (const [from, to] of [['2026-02-01', '2026-03-01'], ['2028-02-01', '2028-03-01'], ['2026-03-01', '2026-04-01'], ['2026-11-01', '2026-12-01']]) {
+    for (const [from, to] of [
+      ['2026-02-01', '2026-03-01'],
+      ['2028-02-01', '2028-03-01'],
+      ['2026-03-01', '2026-04-01'],
+      ['2026-11-01', '2026-12-01'],
+    ]) {
       const price = (1_000_000_007n * BigInt(chance.int(1, 900))).toString();
       expect(await cost(price, `${from}T00:00:00Z`, `${to}T00:00:00Z`)).toBe(BigInt(price));
       const [begin, end] = [Date.parse(from!), Date.parse(to!)];
       let sum = 0n;
-      for (let at = begin; at < end; ) {
+      for (let at = begin; at < end;) {
         const next = Math.min(end, at + chance.int(1, 80 * hour));
         sum += await cost(price, new Date(at).toISOString(), new Date(next).toISOString());
         at = next;
@@ -55,7 +74,9 @@ describe('spans', () => {
     expect(await cost(nano(744), '2026-03-01T00:00:00Z', '2026-03-01T01:00:00Z')).toBe(BigInt(nano(1)));
     expect(await cost(nano(672), '2026-02-28T23:00:00Z', '2026-03-01T00:00:00Z')).toBe(BigInt(nano(1)));
     // Across the month's end each side counts at its own month's length.
-    expect(await cost(nano(744 * 672), '2026-02-28T23:30:00Z', '2026-03-01T00:30:00Z')).toBe(BigInt(nano(372 + 336)));
+    expect(await cost(nano(744 * 672), '2026-02-28T23:30:00Z', '2026-03-01T00:30:00Z')).toBe(
+      BigInt(nano(372 + 336)),
+    );
     expect(await cost(nano(5), '2026-02-28T23:30:00Z', '2026-02-28T23:30:00Z')).toBe(0n);
   });
 
@@ -73,21 +94,45 @@ describe('spans', () => {
     const { account_id, as } = await billing.account('10000');
     const operation_id = randomUUID();
     const started = '2026-09-30T22:30:00.000Z';
-    expect(await open(account_id, started, 720, { operation_id })).toMatchObject({ status: 200, body: { charged: '0', ended_at: null } });
+    expect(await open(account_id, started, 720, { operation_id })).toMatchObject({
+      status: 200,
+      body: { charged: '0', ended_at: null },
+    });
     await spans.chargeDue(new Date('2026-10-01T01:59:59Z'));
     // The service's own worker, whose clock says November, may have charged more meanwhile; what it is now ends the same.
     const closed = await close(account_id, operation_id, '2026-10-01T02:15:00.000Z');
-    const expected = (await cost(nano(720), started, '2026-10-01T00:00:00Z')) + (await cost(nano(720), '2026-10-01T00:00:00Z', '2026-10-01T02:15:00Z'));
-    expect(closed).toMatchObject({ status: 200, body: { charged: expected.toString(), ended_at: '2026-10-01T02:15:00.000Z' } });
+    const expected =
+      (await cost(nano(720), started, '2026-10-01T00:00:00Z')) +
+      (await cost(nano(720), '2026-10-01T00:00:00Z', '2026-10-01T02:15:00Z'));
+    expect(closed).toMatchObject({
+      status: 200,
+      body: { charged: expected.toString(), ended_at: '2026-10-01T02:15:00.000Z' },
+    });
     const [first, second] = await charges(operation_id);
-    expect([first!.starts_at.toISOString(), first!.ends_at.toISOString(), first!.amount]).toEqual([started, '2026-09-30T23:00:00.000Z', nano(0.5)]);
+    expect([first!.starts_at.toISOString(), first!.ends_at.toISOString(), first!.amount]).toEqual([
+      started,
+      '2026-09-30T23:00:00.000Z',
+      nano(0.5),
+    ]);
     expect(second!.amount).toBe(nano(1));
     const page = (await billing.api('GET', 'account/ledger', as)).body;
-    expect(page.data.at(-2)).toMatchObject({ kind: 'charge', amount: '-0.50', source_id: `${operation_id}@2026-09-30T22:30:00.000000Z` });
+    expect(page.data.at(-2)).toMatchObject({
+      kind: 'charge',
+      amount: '-0.50',
+      source_id: `${operation_id}@2026-09-30T22:30:00.000000Z`,
+    });
     const { balance } = await billing.balance(account_id);
-    expect(balance).toBe(((10_000_000_000_000n - expected).toString().replace(/(\d{9})$/, '.$1')).replace(/0+$/, '').replace(/(\.\d)$/, '$10'));
+    expect(balance).toBe(
+      (10_000_000_000_000n - expected)
+        .toString()
+        .replace(/(\d{9})$/, '.$1')
+        .replace(/0+$/, '')
+        .replace(/(\.\d)$/, '$10'),
+    );
     expect((await close(account_id, operation_id, '2026-10-01T02:15:00Z')).body).toEqual(closed.body);
-    expect((await close(account_id, operation_id, '2026-10-01T02:16:00Z')).body.error.code).toBe('already_closed');
+    expect((await close(account_id, operation_id, '2026-10-01T02:16:00Z')).body.error.code).toBe(
+      'already_closed',
+    );
   });
 
   it('16 workers at once charge each hour once', async () => {
@@ -104,11 +149,17 @@ describe('spans', () => {
         if (index > 0) expect(row.starts_at).toEqual(rows[index - 1]!.ends_at);
       }
     }
-    const sum = await cost(nano(100), started.toISOString(), new Date(Math.floor(now.getTime() / hour) * hour).toISOString());
+    const sum = await cost(
+      nano(100),
+      started.toISOString(),
+      new Date(Math.floor(now.getTime() / hour) * hour).toISOString(),
+    );
     const [row] = await billing.sql('select posted from balance where account_id = $1', [account_id]);
     expect(row).toEqual({ posted: (BigInt(nano(1000)) - 5n * sum).toString() });
     await spans.chargeDue(now);
-    expect((await billing.sql('select posted from balance where account_id = $1', [account_id]))[0]).toEqual(row);
+    expect((await billing.sql('select posted from balance where account_id = $1', [account_id]))[0]).toEqual(
+      row,
+    );
   });
 
   it('workers and closes at once: each span costs its exact time', async () => {
@@ -122,7 +173,10 @@ describe('spans', () => {
       ...Array.from({ length: 6 }, () => spans.chargeDue()),
     ]);
     const each = await cost(nano(300), started.toISOString(), ended.toISOString());
-    const [row] = await billing.sql<Record<string, string>>('select posted, credits from balance where account_id = $1', [account_id]);
+    const [row] = await billing.sql<Record<string, string>>(
+      'select posted, credits from balance where account_id = $1',
+      [account_id],
+    );
     expect(BigInt(row!['posted']!) + BigInt(row!['credits']!)).toBe(BigInt(nano(1030)) - 12n * each);
     expect((await billing.internal('POST', 'money/reconcile')).body).toMatchObject({ ok: true });
   });
@@ -136,7 +190,10 @@ describe('spans', () => {
     const ended = new Date(started.getTime() + 10 * 60_000);
     const { charged } = (await close(account_id, operation_id, ended)).body;
     expect(BigInt(charged)).toBe(await cost(nano(2232), started.toISOString(), ended.toISOString()));
-    const [row] = await billing.sql<Record<string, string>>('select posted, credits from balance where account_id = $1', [account_id]);
+    const [row] = await billing.sql<Record<string, string>>(
+      'select posted, credits from balance where account_id = $1',
+      [account_id],
+    );
     expect(row!['posted']).toBe(nano(100));
     expect(BigInt(row!['credits']!)).toBe(BigInt(nano(1)) - BigInt(charged));
     expect((await billing.internal('POST', 'money/reconcile')).body).toMatchObject({ ok: true });
@@ -165,7 +222,9 @@ describe('spans', () => {
     await billing.admin('account-topup', { account: account_id, amount: '80' });
     const opened = await open(account_id, now, 180, { operation_id, needs_available: nano(180) });
     expect(opened.status).toBe(200);
-    const doubles = await Promise.all(Array.from({ length: 10 }, () => open(account_id, now, 180, { operation_id })));
+    const doubles = await Promise.all(
+      Array.from({ length: 10 }, () => open(account_id, now, 180, { operation_id })),
+    );
     for (const double of doubles) expect(double.body).toEqual(opened.body);
     expect((await open(account_id, now, 181, { operation_id })).body.error.code).toBe('operation_reused');
     expect((await open(randomUUID(), now, 1)).status).toBe(404);

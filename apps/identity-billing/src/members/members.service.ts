@@ -24,7 +24,13 @@ export class MembersService {
     await this.prisma.forAccount(account, async (tx) => {
       if (!(await tx.account.findUnique({ where: { id: account } }))) throw referenceNotFound('account');
       await tx.member.create({ data: { id, account_id: account, name, role } });
-      await this.audit.write(prismaSql(tx), { account, actor, action: 'member add', resource: `member:${id}`, details: { role } });
+      await this.audit.write(prismaSql(tx), {
+        account,
+        actor,
+        action: 'member add',
+        resource: `member:${id}`,
+        details: { role },
+      });
     });
     return { id, role };
   }
@@ -40,21 +46,34 @@ export class MembersService {
       // Two owners that step down at once take turns at the account's row, so that one of them stays.
       const sql = prismaSql(tx);
       await sql.query('select id from account where id = $1::uuid for update', [row.account_id]);
-      const others = await tx.member.count({ where: { account_id: row.account_id, role: 'owner', id: { not: member } } });
+      const others = await tx.member.count({
+        where: { account_id: row.account_id, role: 'owner', id: { not: member } },
+      });
       if (row.role === 'owner' && role !== 'owner' && others === 0) {
         throw conflict('last_owner', 'the account would have no owner left');
       }
       await tx.member.update({ where: { id: member }, data: { role } });
-      const keys = await tx.apiKey.findMany({ where: { account_id: row.account_id, issuer_id: member, state: 'active' } });
+      const keys = await tx.apiKey.findMany({
+        where: { account_id: row.account_id, issuer_id: member, state: 'active' },
+      });
       for (const key of keys) await sayKeyChanged(sql, key);
-      await this.audit.write(sql, { account: row.account_id, actor, action: 'member role', resource: `member:${member}`, details: { role } });
+      await this.audit.write(sql, {
+        account: row.account_id,
+        actor,
+        action: 'member role',
+        resource: `member:${member}`,
+        details: { role },
+      });
     });
     return { id: member, role };
   }
 
   /** The member who issues the operator's keys. @throws ApiError 404 for an unknown account */
   async ownerOf(tx: Tx, account: string): Promise<string> {
-    const owner = await tx.member.findFirst({ where: { account_id: account, role: 'owner' }, orderBy: { created_at: 'asc' } });
+    const owner = await tx.member.findFirst({
+      where: { account_id: account, role: 'owner' },
+      orderBy: { created_at: 'asc' },
+    });
     if (!owner) throw referenceNotFound('account');
     return owner.id;
   }

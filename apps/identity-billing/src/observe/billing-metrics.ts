@@ -7,9 +7,15 @@ import { createMetrics } from '@nebo/telemetry';
 export class BillingMetrics {
   private readonly metrics = createMetrics('identity-billing');
   /** Differences that the newest reconciliation found; anything above zero is an alarm. */
-  readonly ledgerDifferences = this.metrics.gauge('nebo_ledger_differences', 'Differences found by the newest reconciliation of the ledger');
+  readonly ledgerDifferences = this.metrics.gauge(
+    'nebo_ledger_differences',
+    'Differences found by the newest reconciliation of the ledger',
+  );
   /** Unix seconds; an alarm when it grows old. */
-  readonly reconciledAt = this.metrics.gauge('nebo_ledger_reconciled_at_seconds', 'When the ledger was last compared, Unix time');
+  readonly reconciledAt = this.metrics.gauge(
+    'nebo_ledger_reconciled_at_seconds',
+    'When the ledger was last compared, Unix time',
+  );
   /** Failed rounds of the background workers. */
   readonly failure = (where: string) => this.metrics.failure(where);
 

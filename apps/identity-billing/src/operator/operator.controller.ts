@@ -53,7 +53,12 @@ export class OperatorController {
       credits: rubles(body.credits),
       actor,
     });
-    return { ...made, id: made.account_id, name: body.name, balance: await this.balances.read(made.account_id) };
+    return {
+      ...made,
+      id: made.account_id,
+      name: body.name,
+      balance: await this.balances.read(made.account_id),
+    };
   }
 
   @Post('account-topup')
@@ -73,8 +78,20 @@ export class OperatorController {
     if (amount === 0n) throw fieldError('amount', 'must be above zero');
     const { account_id: account } = await this.known(body.account);
     const sourceId = body.operation_id ?? operation ?? randomUUID();
-    const { transfer_id } = await this.deposits.deposit({ account, kind, amount, service: 'operator', sourceId, actor });
-    return { account_id: account, transfer_id, amount: formatRubles(amount), balance: await this.balances.read(account) };
+    const { transfer_id } = await this.deposits.deposit({
+      account,
+      kind,
+      amount,
+      service: 'operator',
+      sourceId,
+      actor,
+    });
+    return {
+      account_id: account,
+      transfer_id,
+      amount: formatRubles(amount),
+      balance: await this.balances.read(account),
+    };
   }
 
   @Post('member-add')
@@ -104,7 +121,8 @@ export class OperatorController {
 
   @Post('key-create')
   createKey(@Body() body: KeyCreateBody) {
-    if (body.policy && (body.actions || body.resources)) throw fieldError('policy', 'is given instead of actions and resources');
+    if (body.policy && (body.actions || body.resources))
+      throw fieldError('policy', 'is given instead of actions and resources');
     const policy: PolicyStatement[] = body.policy ?? [
       { effect: 'allow', actions: body.actions ?? ['*'], resources: body.resources ?? ['*'] },
     ];
@@ -184,7 +202,10 @@ export class OperatorController {
     const known = (await this.prices.list(body.id)).find((price) => price.id === body.id);
     const unit = body.unit ?? known?.unit;
     if (!unit) throw fieldError('unit', 'is needed for a new price');
-    const [price] = await this.prices.set({ prices: [{ id: body.id, amount: rubles(body.amount).toString(), unit }] }, actor);
+    const [price] = await this.prices.set(
+      { prices: [{ id: body.id, amount: rubles(body.amount).toString(), unit }] },
+      actor,
+    );
     return { ...price, amount: formatRubles(BigInt(price!.amount)) };
   }
 
@@ -199,4 +220,8 @@ export class OperatorController {
 /** Checked by the pattern of its field before. */
 const rubles = (text: string | undefined): Nano => parseRubles(text ?? '0');
 
-const plain = ({ effect, actions, resources }: PolicyStatement): PolicyStatement => ({ effect, actions, resources });
+const plain = ({ effect, actions, resources }: PolicyStatement): PolicyStatement => ({
+  effect,
+  actions,
+  resources,
+});

@@ -1,4 +1,13 @@
-import { EnumField, IdField, ListField, type PolicyStatement, type Role, StrField, StringsField, V1PolicyStatement } from '@nebo/contracts';
+import {
+  EnumField,
+  IdField,
+  ListField,
+  type PolicyStatement,
+  type Role,
+  StrField,
+  StringsField,
+  V1PolicyStatement,
+} from '@nebo/contracts';
 import { roles } from '../members/members.service.js';
 
 /** Decimal rubles above or equal to zero. */

@@ -51,10 +51,12 @@ export function priceFileOf(content: unknown): PriceFile {
   const root = mapOf(content, 'the file');
   const known = ['vm_plans', 'month', 'hour', 'tariff_plans', 'models'];
   for (const name of Object.keys(root)) {
-    if (!known.includes(name)) throw new RangeError(`there is no section "${name}"; sections are ${known.join(', ')}`);
+    if (!known.includes(name))
+      throw new RangeError(`there is no section "${name}"; sections are ${known.join(', ')}`);
   }
   const prices: FilePrice[] = [];
-  const add = (id: string, value: unknown, unit: string) => prices.push({ id, amount: amountOf(value, id), unit });
+  const add = (id: string, value: unknown, unit: string) =>
+    prices.push({ id, amount: amountOf(value, id), unit });
   for (const [plan, value] of entriesOf(root, 'vm_plans')) {
     const { month, hour } = mapOf(value, `vm_plans.${plan}`);
     add(`vm.${plan}.month`, month, 'month');
@@ -83,7 +85,8 @@ export function priceFileOf(content: unknown): PriceFile {
 }
 
 function mapOf(value: unknown, where: string): Record<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new TypeError(`${where} must be a mapping`);
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new TypeError(`${where} must be a mapping`);
   return value as Record<string, unknown>;
 }
 
@@ -94,11 +97,13 @@ function amountOf(value: unknown, where: string): Nano {
   // A YAML number has passed through a float: only text is exact.
   if (typeof value !== 'string') throw new TypeError(`${where}: a price is text in quotes, like "60.00"`);
   const amount = parseRubles(value);
-  if (amount < 0n || amount >= 10n ** 18n) throw new RangeError(`${where}: a price lies between 0 and a milliard rubles`);
+  if (amount < 0n || amount >= 10n ** 18n)
+    throw new RangeError(`${where}: a price lies between 0 and a milliard rubles`);
   return amount;
 }
 
 function hoursOf(value: unknown, where: string): number {
-  if (!Number.isInteger(value) || (value as number) < 0) throw new RangeError(`${where} must be a whole number of hours`);
+  if (!Number.isInteger(value) || (value as number) < 0)
+    throw new RangeError(`${where} must be a whole number of hours`);
   return value as number;
 }

@@ -36,7 +36,9 @@ export class PricesService implements OnApplicationBootstrap {
       // Compared with what the file said last, so that a price which the operator set stays until its line is changed.
       const said = await tx.query<PriceRow>(`${latest} where origin = 'file' order by id, version desc`);
       const known = new Map(said.map((row) => [row.id, row]));
-      const changed = file.prices.filter(({ id, amount, unit }) => known.get(id)?.amount !== amount || known.get(id)?.unit !== unit);
+      const changed = file.prices.filter(
+        ({ id, amount, unit }) => known.get(id)?.amount !== amount || known.get(id)?.unit !== unit,
+      );
       await this.insert(tx, changed, 'file');
       await tx.query('update tariff_plan set is_default = false where is_default');
       for (const plan of file.plans) {
@@ -52,7 +54,10 @@ export class PricesService implements OnApplicationBootstrap {
 
   /** The newest version of each price whose id begins with `prefix`, by id. */
   async list(prefix = ''): Promise<PriceInfo[]> {
-    const rows = await this.database.query<PriceRow>(`${latest} where starts_with(id, $1) order by id, version desc`, [prefix]);
+    const rows = await this.database.query<PriceRow>(
+      `${latest} where starts_with(id, $1) order by id, version desc`,
+      [prefix],
+    );
     return rows.map(priceInfo);
   }
 
@@ -62,17 +67,30 @@ export class PricesService implements OnApplicationBootstrap {
    * @returns the prices that were asked for, as they stand now
    */
   async set(request: PricesSetRequest, actor: string): Promise<PriceInfo[]> {
-    const wanted = [...new Map(request.prices.map((price) => [price.id, { ...price, amount: BigInt(price.amount) }])).values()];
+    const wanted = [
+      ...new Map(
+        request.prices.map((price) => [price.id, { ...price, amount: BigInt(price.amount) }]),
+      ).values(),
+    ];
     return this.database.transaction(async (tx) => {
       await tx.query('select pg_advisory_xact_lock($1)', [priceLock]);
       const ids = wanted.map((price) => price.id);
-      const now = async () => tx.query<PriceRow>(`${latest} where id = any($1::text[]) order by id, version desc`, [ids]);
+      const now = async () =>
+        tx.query<PriceRow>(`${latest} where id = any($1::text[]) order by id, version desc`, [ids]);
       const known = new Map((await now()).map((row) => [row.id, row]));
-      const changed = wanted.filter(({ id, amount, unit }) => known.get(id)?.amount !== amount || known.get(id)?.unit !== unit);
+      const changed = wanted.filter(
+        ({ id, amount, unit }) => known.get(id)?.amount !== amount || known.get(id)?.unit !== unit,
+      );
       await this.insert(tx, changed, 'set');
       for (const { id, amount, unit } of changed) {
         const details = { amount: formatRubles(amount), unit };
-        await this.audit.write(tx, { account: null, actor, action: 'price set', resource: `price:${id}`, details });
+        await this.audit.write(tx, {
+          account: null,
+          actor,
+          action: 'price set',
+          resource: `price:${id}`,
+          details,
+        });
       }
       return (await now()).map(priceInfo);
     });
@@ -90,8 +108,15 @@ export class PricesService implements OnApplicationBootstrap {
 
   /** Tariff plans of accounts, the default one first. */
   async tariffPlans(): Promise<TariffPlanInfo[]> {
-    return this.prisma.forAccount('system', (tx) => tx.tariffPlan.findMany({ orderBy: [{ is_default: 'desc' }, { active_cpu_hours: 'asc' }] }));
+    return this.prisma.forAccount('system', (tx) =>
+      tx.tariffPlan.findMany({ orderBy: [{ is_default: 'desc' }, { active_cpu_hours: 'asc' }] }),
+    );
   }
 }
 
-const priceInfo = (row: PriceRow): PriceInfo => ({ id: row.id, version: row.version, amount: row.amount.toString(), unit: row.unit });
+const priceInfo = (row: PriceRow): PriceInfo => ({
+  id: row.id,
+  version: row.version,
+  amount: row.amount.toString(),
+  unit: row.unit,
+});

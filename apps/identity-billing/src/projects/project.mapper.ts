@@ -15,8 +15,11 @@ export function visibleProjects(filter: PolicyFilter): Prisma.ProjectWhereInput 
   if (!filter.any) return null;
   // What is no uuid is no project; PostgreSQL would refuse to compare it.
   const ids = (list: readonly string[]) => list.map(asUuid).filter((id): id is string => id !== null);
-  const conditions: Prisma.ProjectWhereInput[] = [{ id: { notIn: ids([...filter.denyIds, ...filter.denyProjects]) } }];
-  if (filter.allowProjects !== null) conditions.push({ id: { in: ids([...filter.allowProjects, ...filter.allowIds]) } });
+  const conditions: Prisma.ProjectWhereInput[] = [
+    { id: { notIn: ids([...filter.denyIds, ...filter.denyProjects]) } },
+  ];
+  if (filter.allowProjects !== null)
+    conditions.push({ id: { in: ids([...filter.allowProjects, ...filter.allowIds]) } });
   if (filter.withinProjects !== null) conditions.push({ id: { in: ids(filter.withinProjects) } });
   return { AND: conditions };
 }

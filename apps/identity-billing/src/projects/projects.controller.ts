@@ -1,6 +1,15 @@
 import { Body, Controller, Delete, Get, Param, Patch, Post, Query } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
-import { type KeyIdentity, Operation, Page, PageQuery, PathParams, V1Project, V1ProjectCreate, V1ProjectUpdate } from '@nebo/contracts';
+import {
+  type KeyIdentity,
+  Operation,
+  Page,
+  PageQuery,
+  PathParams,
+  V1Project,
+  V1ProjectCreate,
+  V1ProjectUpdate,
+} from '@nebo/contracts';
 import { Caller, Idempotent, type IdempotentRequest } from '@nebo/service-kit';
 import { ProjectsService } from './projects.service.js';
 
@@ -49,7 +58,11 @@ export class ProjectsController {
     body: V1ProjectCreate,
     answer: V1Project,
   })
-  create(@Caller() caller: KeyIdentity, @Body() body: V1ProjectCreate, @Idempotent() request: IdempotentRequest | null) {
+  create(
+    @Caller() caller: KeyIdentity,
+    @Body() body: V1ProjectCreate,
+    @Idempotent() request: IdempotentRequest | null,
+  ) {
     return this.projects.create(caller, body, request);
   }
 

@@ -63,7 +63,9 @@ export class ProjectsService {
 
   /** @throws ApiError 404 */
   async get(caller: KeyIdentity, id: string): Promise<V1Project> {
-    return projectRecord(await this.prisma.forAccount(caller.account_id, (tx) => this.find(tx, caller.account_id, id)));
+    return projectRecord(
+      await this.prisma.forAccount(caller.account_id, (tx) => this.find(tx, caller.account_id, id)),
+    );
   }
 
   private async find(tx: Tx, account: string, id: string): Promise<Project> {
@@ -77,11 +79,21 @@ export class ProjectsService {
    * Makes a project, once per Idempotency-Key.
    * @throws ApiError 409 `name_taken`, or what `once` throws
    */
-  async create(caller: KeyIdentity, body: V1ProjectCreate, request: IdempotentRequest | null): Promise<V1Project> {
+  async create(
+    caller: KeyIdentity,
+    body: V1ProjectCreate,
+    request: IdempotentRequest | null,
+  ): Promise<V1Project> {
     const answer = await this.prisma.forAccount(caller.account_id, (tx) =>
       once(prismaSql(tx), request, async () => ({
         status: 201,
-        body: await this.insert(tx, caller.account_id, body, keyActor(caller.key_id), 'projects_create_project'),
+        body: await this.insert(
+          tx,
+          caller.account_id,
+          body,
+          keyActor(caller.key_id),
+          'projects_create_project',
+        ),
       })),
     );
     return answer.body;
@@ -95,7 +107,13 @@ export class ProjectsService {
     });
   }
 
-  private async insert(tx: Tx, account: string, body: V1ProjectCreate, actor: string, action: string): Promise<V1Project> {
+  private async insert(
+    tx: Tx,
+    account: string,
+    body: V1ProjectCreate,
+    actor: string,
+    action: string,
+  ): Promise<V1Project> {
     checkName(body.name);
     const row = await tx.project
       .create({
@@ -111,7 +129,13 @@ export class ProjectsService {
       .catch((error: unknown) => {
         throw isTaken(error) ? nameTaken(body.name) : error;
       });
-    await this.audit.write(prismaSql(tx), { account, actor, action, resource: `project:${row.id}`, details: { name: row.name } });
+    await this.audit.write(prismaSql(tx), {
+      account,
+      actor,
+      action,
+      resource: `project:${row.id}`,
+      details: { name: row.name },
+    });
     return projectRecord(row);
   }
 
@@ -152,7 +176,11 @@ export class ProjectsService {
     const project = await this.prisma.forAccount(account, (tx) => this.find(tx, account, id));
     for (const service of keepers) {
       const count = await this.countAt(service, account, project.id);
-      if (count > 0) throw conflict('project_not_empty', `the project still holds ${count} of ${service}; delete them first`);
+      if (count > 0)
+        throw conflict(
+          'project_not_empty',
+          `the project still holds ${count} of ${service}; delete them first`,
+        );
     }
     await this.prisma.forAccount(account, async (tx) => {
       const { count } = await tx.project.deleteMany({ where: { id: project.id, account_id: account } });
@@ -170,7 +198,9 @@ export class ProjectsService {
   private async countAt(service: string, account: string, id: string): Promise<number> {
     if (!this.runtime.targets.has(service)) return 0;
     try {
-      const { count } = await this.peers.call<ProjectUsage>(service, `/internal/v1/projects/${id}/usage`, { account });
+      const { count } = await this.peers.call<ProjectUsage>(service, `/internal/v1/projects/${id}/usage`, {
+        account,
+      });
       return count;
     } catch (error) {
       // A service that keeps nothing in projects (yet) has no such operation.
@@ -182,7 +212,9 @@ export class ProjectsService {
   /** Whose project it is, whichever account asks. @throws ApiError 404 */
   async owner(id: string): Promise<Owner> {
     const projectId = asUuid(id);
-    const row = projectId && (await this.prisma.forAccount('system', (tx) => tx.project.findUnique({ where: { id: projectId } })));
+    const row =
+      projectId &&
+      (await this.prisma.forAccount('system', (tx) => tx.project.findUnique({ where: { id: projectId } })));
     if (!row) throw notFound();
     return { account_id: row.account_id, project_id: row.id, parents: [] };
   }

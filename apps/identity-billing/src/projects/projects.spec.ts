@@ -11,8 +11,10 @@ describe('projects', () => {
   });
   afterAll(() => billing?.close());
 
-  const create = (as: KeyIdentity, body: object, headers?: Record<string, string>) => billing.api('POST', 'projects', as, body, headers);
-  const names = async (as: KeyIdentity) => (await billing.api('GET', 'projects', as)).body.data.map((row: { name: string }) => row.name);
+  const create = (as: KeyIdentity, body: object, headers?: Record<string, string>) =>
+    billing.api('POST', 'projects', as, body, headers);
+  const names = async (as: KeyIdentity) =>
+    (await billing.api('GET', 'projects', as)).body.data.map((row: { name: string }) => row.name);
 
   it('200 lists with count and total, oldest first; an offset past the end is an empty page', async () => {
     const { as, project_id } = await billing.account();
@@ -20,7 +22,11 @@ describe('projects', () => {
     const page = await billing.api('GET', 'projects?limit=2&offset=0', as);
     expect(page).toMatchObject({ status: 200, body: { limit: 2, offset: 0, count: 2, total: 4 } });
     expect(page.body.data[0]).toEqual({ id: project_id, name: 'default', description: null, emoji: null });
-    expect((await billing.api('GET', 'projects?limit=2&offset=4', as)).body).toMatchObject({ data: [], count: 0, total: 4 });
+    expect((await billing.api('GET', 'projects?limit=2&offset=4', as)).body).toMatchObject({
+      data: [],
+      count: 0,
+      total: 4,
+    });
     for (const query of ['limit=0', 'limit=201', 'limit=1e2', 'offset=-1', 'offset=9223372036854775808']) {
       expect((await billing.api('GET', `projects?${query}`, as)).status).toBe(422);
     }
@@ -37,7 +43,10 @@ describe('projects', () => {
   it('409 name_taken without case, also in Cyrillic and on rename; free again after deletion', async () => {
     const { as, project_id } = await billing.account();
     const { id } = (await create(as, { name: 'Ёлка' })).body;
-    expect(await create(as, { name: 'ёЛКА' })).toMatchObject({ status: 409, body: { error: { code: 'name_taken' } } });
+    expect(await create(as, { name: 'ёЛКА' })).toMatchObject({
+      status: 409,
+      body: { error: { code: 'name_taken' } },
+    });
     expect((await billing.api('PATCH', `projects/${project_id}`, as, { name: 'ёлка' })).status).toBe(409);
     expect((await billing.api('PATCH', `projects/${id}`, as, { name: 'ЁЛКА' })).body.name).toBe('ЁЛКА');
     expect((await billing.api('DELETE', `projects/${id}`, as)).status).toBe(204);
@@ -46,22 +55,42 @@ describe('projects', () => {
 
   it('422 for wrong bodies with the fields named; 400 for broken JSON; 415 for another type; 413 for too much', async () => {
     const { as } = await billing.account();
-    expect(await create(as, {})).toMatchObject({ status: 422, body: { error: { code: 'validation_error' }, detail: [{ loc: ['body', 'name'] }] } });
-    for (const name of ['', '  ', 'x'.repeat(256), 5, null, 'a\u0000b']) expect((await create(as, { name })).status).toBe(422);
+    expect(await create(as, {})).toMatchObject({
+      status: 422,
+      body: { error: { code: 'validation_error' }, detail: [{ loc: ['body', 'name'] }] },
+    });
+    for (const name of ['', '  ', 'x'.repeat(256), 5, null, 'a\u0000b'])
+      expect((await create(as, { name })).status).toBe(422);
     const send = (payload: string, type: string) =>
       billing.nebo.request('identity-billing', {
-        method: 'POST', path: '/v1/projects', as, body: Buffer.from(payload), headers: { 'content-type': type },
+        method: 'POST',
+        path: '/v1/projects',
+        as,
+        body: Buffer.from(payload),
+        headers: { 'content-type': type },
       });
     expect((await send('{"name"', 'application/json')).status).toBe(400);
     expect((await send('name=x', 'application/x-www-form-urlencoded')).status).toBe(415);
-    expect((await send(JSON.stringify({ name: 'x'.repeat(2_000_000) }), 'application/json')).status).toBe(413);
+    expect((await send(JSON.stringify({ name: 'x'.repeat(2_000_000) }), 'application/json')).status).toBe(
+      413,
+    );
   });
 
   it('PATCH changes what is given: null clears, absent stays', async () => {
     const { as } = await billing.account();
     const { id } = (await create(as, { name: 'p', description: 'd', emoji: '🙂' })).body;
-    expect((await billing.api('PATCH', `projects/${id}`, as, { description: null })).body).toEqual({ id, name: 'p', description: null, emoji: '🙂' });
-    expect((await billing.api('PATCH', `projects/${id}`, as, {})).body).toEqual({ id, name: 'p', description: null, emoji: '🙂' });
+    expect((await billing.api('PATCH', `projects/${id}`, as, { description: null })).body).toEqual({
+      id,
+      name: 'p',
+      description: null,
+      emoji: '🙂',
+    });
+    expect((await billing.api('PATCH', `projects/${id}`, as, {})).body).toEqual({
+      id,
+      name: 'p',
+      description: null,
+      emoji: '🙂',
+    });
     expect((await billing.api('PATCH', `projects/${id}`, as, { name: null })).status).toBe(422);
   });
 
@@ -77,9 +106,13 @@ describe('projects', () => {
       }
     }
     expect(bodies.size).toBe(1);
-    expect((await billing.nebo.request('identity-billing', { path: '/v1/projects', as: null })).status).toBe(401);
+    expect((await billing.nebo.request('identity-billing', { path: '/v1/projects', as: null })).status).toBe(
+      401,
+    );
     expect((await billing.internal('GET', `owners/project/${other.project_id}`)).body).toEqual({
-      account_id: other.account_id, project_id: other.project_id, parents: [],
+      account_id: other.account_id,
+      project_id: other.project_id,
+      parents: [],
     });
     expect((await billing.internal('GET', `owners/project/${randomUUID()}`)).status).toBe(404);
     expect((await billing.internal('GET', 'owners/project/x')).status).toBe(404);
@@ -94,7 +127,11 @@ describe('projects', () => {
       expect(body.total).toBe(body.data.length);
       return body.data.map((row: { id: string }) => row.id);
     };
-    const allow = (...resources: string[]) => ({ effect: 'allow' as const, actions: ['project:read'], resources });
+    const allow = (...resources: string[]) => ({
+      effect: 'allow' as const,
+      actions: ['project:read'],
+      resources,
+    });
     const deny = (...resources: string[]) => ({ effect: 'deny' as const, actions: ['*'], resources });
     expect(await seen([allow('*')])).toEqual([project_id, a, b]);
     expect(await seen([allow(`project:${a.toUpperCase()}`)])).toEqual([a]);
@@ -123,7 +160,10 @@ describe('projects', () => {
       close: async () => undefined,
     } as unknown as ServiceTarget;
     billing.nebo.runtime.targets.set('apps-builder', target);
-    expect(await billing.api('DELETE', `projects/${id}`, as)).toMatchObject({ status: 409, body: { error: { code: 'project_not_empty' } } });
+    expect(await billing.api('DELETE', `projects/${id}`, as)).toMatchObject({
+      status: 409,
+      body: { error: { code: 'project_not_empty' } },
+    });
     expect((await billing.api('DELETE', `projects/${id}`, as)).status).toBe(503);
     expect((await billing.api('DELETE', `projects/${id}`, as)).status).toBe(204);
     expect(asked).toEqual([1, 2, 3].map(() => `/internal/v1/projects/${id}/usage`));
@@ -146,10 +186,13 @@ describe('projects', () => {
   it('20 concurrent duplicates of one Idempotency-Key make one project', async () => {
     const { as } = await billing.account();
     const headers = { 'idempotency-key': randomUUID() };
-    const answers = await Promise.all(Array.from({ length: 20 }, () => create(as, { name: 'race' }, headers)));
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => create(as, { name: 'race' }, headers)),
+    );
     const made = answers.filter((answer) => answer.status === 201);
     expect(new Set(made.map((answer) => answer.body.id)).size).toBe(1);
-    for (const answer of answers) if (answer.status !== 201) expect(answer.body.error.code).toBe('idempotency_in_progress');
+    for (const answer of answers)
+      if (answer.status !== 201) expect(answer.body.error.code).toBe('idempotency_in_progress');
     expect(await names(as)).toEqual(['default', 'race']);
   });
 

@@ -27,7 +27,9 @@ export class RateService {
 
   /** Forgets windows that are over. @returns how many */
   async prune(): Promise<number> {
-    const rows = await this.database.query('delete from rate_window where expires_at < now() returning 1 as gone');
+    const rows = await this.database.query(
+      'delete from rate_window where expires_at < now() returning 1 as gone',
+    );
     return rows.length;
   }
 }

@@ -9,7 +9,11 @@ describe('rate windows', () => {
   let database: Database;
   beforeAll(async () => {
     billing = await startBilling();
-    database = new Database({ url: billing.nebo.runtime.databaseUrl('identity_billing'), schema: 'identity_billing', max: 16 });
+    database = new Database({
+      url: billing.nebo.runtime.databaseUrl('identity_billing'),
+      schema: 'identity_billing',
+      max: 16,
+    });
   });
   afterAll(async () => {
     await database?.close();
@@ -38,7 +42,9 @@ describe('rate windows', () => {
     const chance = new Chance(1);
     for (let round = 0; round < 5; round += 1) {
       const key_id = randomUUID();
-      const asked = Array.from({ length: 64 }, () => rate.lease({ key_id, window_start: now, quota: 1_200, want: chance.int(1, 60) }));
+      const asked = Array.from({ length: 64 }, () =>
+        rate.lease({ key_id, window_start: now, quota: 1_200, want: chance.int(1, 60) }),
+      );
       expect((await Promise.all(asked)).reduce((sum, granted) => sum + granted, 0)).toBe(1_200);
     }
   });
@@ -58,6 +64,8 @@ describe('rate windows', () => {
     await rate.lease({ key_id, window_start: now, seconds: 60, quota: 5, want: 5 });
     expect(await rate.prune()).toBeGreaterThanOrEqual(1);
     expect(await rate.lease({ key_id, window_start: now, seconds: 60, quota: 5, want: 5 })).toBe(0);
-    expect(await billing.sql('select window_start from rate_window where key_id = $1', [key_id])).toHaveLength(1);
+    expect(
+      await billing.sql('select window_start from rate_window where key_id = $1', [key_id]),
+    ).toHaveLength(1);
   });
 });

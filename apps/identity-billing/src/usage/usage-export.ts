@@ -30,7 +30,12 @@ export class UsageTable implements UsageSource {
     return rows.map((row) => ({
       id: row.id,
       account: row.account_id,
-      payload: { ...row.facts, operation_id: row.operation_id, amount: row.amount.toString(), time: row.created_at.toISOString() },
+      payload: {
+        ...row.facts,
+        operation_id: row.operation_id,
+        amount: row.amount.toString(),
+        time: row.created_at.toISOString(),
+      },
     }));
   }
 

@@ -20,11 +20,24 @@ describe('usage records', () => {
   it('each capture with facts leaves one record, which is exported with its id at least once', async () => {
     const { account_id } = await billing.account('1000');
     const { id: key_id } = (await billing.admin('inference-key-create', { account: account_id })).body;
-    const usage = { kind: 'inference', model: 'glm-5.3', price_version: 1, input_tokens: 1000, cached_tokens: 10, output_tokens: 50 };
+    const usage = {
+      kind: 'inference',
+      model: 'glm-5.3',
+      price_version: 1,
+      input_tokens: 1000,
+      cached_tokens: 10,
+      output_tokens: 50,
+    };
     const ids = [1, 2, 3].map(() => randomUUID());
     for (const operation_id of ids) {
       const call = { operation_id, account_id };
-      await billing.money('reserve', { ...call, kind: 'inference', key_id, amount: nano(1), description: 'glm-5.3' });
+      await billing.money('reserve', {
+        ...call,
+        kind: 'inference',
+        key_id,
+        amount: nano(1),
+        description: 'glm-5.3',
+      });
       await billing.money('capture', { ...call, amount: nano(0.25), usage });
       await billing.money('capture', { ...call, amount: nano(0.25), usage });
     }
@@ -38,9 +51,14 @@ describe('usage records', () => {
         sent.push(...records);
       },
     };
-    const relay = new UsageRelay(billing.nebo.services.get('identity-billing')!.app.get(UsageTable), producer, { pollMs: 20, backoff: { baseMs: 5, maxMs: 5 } });
+    const relay = new UsageRelay(
+      billing.nebo.services.get('identity-billing')!.app.get(UsageTable),
+      producer,
+      { pollMs: 20, backoff: { baseMs: 5, maxMs: 5 } },
+    );
     relay.start();
-    for (let waited = 0; sent.length < 3 && waited < 100; waited += 1) await new Promise((resolve) => setTimeout(resolve, 50));
+    for (let waited = 0; sent.length < 3 && waited < 100; waited += 1)
+      await new Promise((resolve) => setTimeout(resolve, 50));
     await new Promise((resolve) => setTimeout(resolve, 60));
     await relay.stop();
     expect(sent.map(({ payload }) => payload['operation_id'])).toEqual(ids);
@@ -49,6 +67,10 @@ describe('usage records', () => {
       account: account_id,
       payload: { ...usage, operation_id: ids[0], amount: nano(0.25), time: expect.any(String) },
     });
-    expect(await billing.sql('select model, key_id::text from usage_record where sent_at is not null group by 1, 2')).toEqual([{ model: 'glm-5.3', key_id }]);
+    expect(
+      await billing.sql(
+        'select model, key_id::text from usage_record where sent_at is not null group by 1, 2',
+      ),
+    ).toEqual([{ model: 'glm-5.3', key_id }]);
   });
 });

@@ -16,7 +16,8 @@ export class Checked {
   fields(known: readonly string[]): { get(name: string): Checked; has(name: string): boolean } {
     const record = this.record();
     for (const name of Object.keys(record)) {
-      if (!known.includes(name)) throw this.at(name, undefined).error(`there is no such setting; known are ${known.join(', ')}`);
+      if (!known.includes(name))
+        throw this.at(name, undefined).error(`there is no such setting; known are ${known.join(', ')}`);
     }
     return {
       get: (name) => this.at(name, record[name]),
@@ -29,12 +30,14 @@ export class Checked {
   }
 
   items(): Checked[] {
-    if (!Array.isArray(this.value) || this.value.length === 0) throw this.error('must be a list with at least one entry');
+    if (!Array.isArray(this.value) || this.value.length === 0)
+      throw this.error('must be a list with at least one entry');
     return this.value.map((item: unknown, index) => new Checked(this.file, `${this.path}[${index}]`, item));
   }
 
   record(): Record<string, unknown> {
-    if (typeof this.value !== 'object' || this.value === null || Array.isArray(this.value)) throw this.error('must be a mapping of names to values');
+    if (typeof this.value !== 'object' || this.value === null || Array.isArray(this.value))
+      throw this.error('must be a mapping of names to values');
     return this.value as Record<string, unknown>;
   }
 
@@ -50,7 +53,8 @@ export class Checked {
 
   /** A whole number of at least `min`. */
   int(min: number): number {
-    if (typeof this.value !== 'number' || !Number.isSafeInteger(this.value) || this.value < min) throw this.error(`must be a whole number from ${min}`);
+    if (typeof this.value !== 'number' || !Number.isSafeInteger(this.value) || this.value < min)
+      throw this.error(`must be a whole number from ${min}`);
     return this.value;
   }
 

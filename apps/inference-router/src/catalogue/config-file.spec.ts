@@ -3,10 +3,11 @@ import { Config, ConfigError } from '@nebo/service-kit';
 import { loadCatalogue, readCatalogue } from './config-file.js';
 import { builtInModels } from './models.js';
 
-const read = (text: string, env: Record<string, string> = {}) => readCatalogue('/etc/nebo/inference.yaml', text, new Config(env));
+const read = (text: string, env: Record<string, string> = {}) =>
+  readCatalogue('/etc/nebo/inference.yaml', text, new Config(env));
 const provider = 'providers:\n  glm: { base_url: "https://example.org/v1/", dialect: zhipu }\n';
 
-describe('the operator\'s file of models', () => {
+describe("the operator's file of models", () => {
   it('names upstreams and overrides what is built in', () => {
     const catalogue = read(
       `${provider.replace(' }', ', api_key_env: GLM_KEY }')}models:
@@ -21,12 +22,27 @@ describe('the operator\'s file of models', () => {
     expect(catalogue.offers.map((offer) => offer.model.id)).toEqual(['glm-5.3', 'my-model']);
     const glm = catalogue.get('glm-5.3')!;
     expect(glm.model).toMatchObject({ contextWindow: 1_048_576, maxOutputTokens: 1_000, tools: true });
-    expect(glm.routes[0]).toMatchObject({ vendorModel: 'other-name', weight: 3, provider: { baseUrl: 'https://example.org/v1', apiKey: 'secret' } });
+    expect(glm.routes[0]).toMatchObject({
+      vendorModel: 'other-name',
+      weight: 3,
+      provider: { baseUrl: 'https://example.org/v1', apiKey: 'secret' },
+    });
     expect(glm.routes[1]).toMatchObject({ vendorModel: 'glm-5.3', weight: 1, provider: { baseUrl: null } });
     expect(glm.simulated).toBe(false);
-    expect(catalogue.priceOverrides.get('glm-5.3')).toEqual({ input: 60_000_000_000n, output: 240_000_000_000n });
-    expect(catalogue.get('my-model')!.model).toMatchObject({ ownedBy: 'glm', vision: true, imageTokensMax: 16_384, reasoning: null });
-    expect(catalogue.get('my-model')!.routes[0]!.reasoning).toEqual({ off: { thinking: false }, levels: { low: { effort: 1 } } });
+    expect(catalogue.priceOverrides.get('glm-5.3')).toEqual({
+      input: 60_000_000_000n,
+      output: 240_000_000_000n,
+    });
+    expect(catalogue.get('my-model')!.model).toMatchObject({
+      ownedBy: 'glm',
+      vision: true,
+      imageTokensMax: 16_384,
+      reasoning: null,
+    });
+    expect(catalogue.get('my-model')!.routes[0]!.reasoning).toEqual({
+      off: { thinking: false },
+      levels: { low: { effort: 1 } },
+    });
     expect(catalogue.get('kimi-k3')).toBeUndefined();
   });
 
@@ -35,19 +51,71 @@ describe('the operator\'s file of models', () => {
     ['not a mapping', '[]', /the file: must be a mapping/],
     ['no models', provider, /models: at least one model is needed/],
     ['a typing error', 'provders: {}\n', /provders: there is no such setting; known are providers, models/],
-    ['an unknown dialect', 'providers: { x: { base_url: "http://x", dialect: klingon } }\n', /providers\.x\.dialect: "klingon" is not known; known are openai/],
-    ['a dialect of the prototype', 'providers: { x: { base_url: "http://x", dialect: constructor } }\n', /providers\.x\.dialect/],
-    ['another protocol', 'providers: { x: { base_url: "ftp://x", dialect: openai } }\n', /providers\.x\.base_url: must be an address starting with http/],
-    ['a password in the address', 'providers: { x: { base_url: "http://a:b@x", dialect: openai } }\n', /api_key_env/],
-    ['an unset variable', 'providers: { x: { base_url: "http://x", dialect: openai, api_key_env: NO_SUCH_KEY } }\n', /providers\.x\.api_key_env: the environment variable NO_SUCH_KEY is not set/],
-    ['an unknown provider', `${provider}models: { glm-5.3: { upstreams: [{ provider: y }] } }\n`, /models\.glm-5\.3\.upstreams\[0\]\.provider: there is no provider "y"/],
-    ['no upstreams', `${provider}models: { glm-5.3: { upstreams: [] } }\n`, /models\.glm-5\.3\.upstreams: must be a list/],
-    ['a weight of nothing', `${provider}models: { glm-5.3: { upstreams: [{ provider: glm, weight: 0 }] } }\n`, /weight: must be a whole number from 1/],
-    ['an inexact price', `${provider}models: { glm-5.3: { upstreams: [{ provider: glm }], price: { input: 0.1 } } }\n`, /models\.glm-5\.3\.price\.input: must be rubles per million tokens as a decimal in quotes/],
-    ['a negative price', `${provider}models: { glm-5.3: { upstreams: [{ provider: glm }], price: { input: "-1" } } }\n`, /price\.input/],
-    ['a new model without prices', `${provider}models: { mine: { upstreams: [{ provider: glm }] } }\n`, /models\.mine\.price/],
-    ['a new model without sizes', `${provider}models: { mine: { upstreams: [{ provider: glm }], price: { input: "1", cache_read: "1", output: "1" } } }\n`, /models\.mine\.context_window/],
-    ['the simulator\'s name', 'providers: { simulator: { base_url: "http://x", dialect: openai } }\n', /built-in simulator/],
+    [
+      'an unknown dialect',
+      'providers: { x: { base_url: "http://x", dialect: klingon } }\n',
+      /providers\.x\.dialect: "klingon" is not known; known are openai/,
+    ],
+    [
+      'a dialect of the prototype',
+      'providers: { x: { base_url: "http://x", dialect: constructor } }\n',
+      /providers\.x\.dialect/,
+    ],
+    [
+      'another protocol',
+      'providers: { x: { base_url: "ftp://x", dialect: openai } }\n',
+      /providers\.x\.base_url: must be an address starting with http/,
+    ],
+    [
+      'a password in the address',
+      'providers: { x: { base_url: "http://a:b@x", dialect: openai } }\n',
+      /api_key_env/,
+    ],
+    [
+      'an unset variable',
+      'providers: { x: { base_url: "http://x", dialect: openai, api_key_env: NO_SUCH_KEY } }\n',
+      /providers\.x\.api_key_env: the environment variable NO_SUCH_KEY is not set/,
+    ],
+    [
+      'an unknown provider',
+      `${provider}models: { glm-5.3: { upstreams: [{ provider: y }] } }\n`,
+      /models\.glm-5\.3\.upstreams\[0\]\.provider: there is no provider "y"/,
+    ],
+    [
+      'no upstreams',
+      `${provider}models: { glm-5.3: { upstreams: [] } }\n`,
+      /models\.glm-5\.3\.upstreams: must be a list/,
+    ],
+    [
+      'a weight of nothing',
+      `${provider}models: { glm-5.3: { upstreams: [{ provider: glm, weight: 0 }] } }\n`,
+      /weight: must be a whole number from 1/,
+    ],
+    [
+      'an inexact price',
+      `${provider}models: { glm-5.3: { upstreams: [{ provider: glm }], price: { input: 0.1 } } }\n`,
+      /models\.glm-5\.3\.price\.input: must be rubles per million tokens as a decimal in quotes/,
+    ],
+    [
+      'a negative price',
+      `${provider}models: { glm-5.3: { upstreams: [{ provider: glm }], price: { input: "-1" } } }\n`,
+      /price\.input/,
+    ],
+    [
+      'a new model without prices',
+      `${provider}models: { mine: { upstreams: [{ provider: glm }] } }\n`,
+      /models\.mine\.price/,
+    ],
+    [
+      'a new model without sizes',
+      `${provider}models: { mine: { upstreams: [{ provider: glm }], price: { input: "1", cache_read: "1", output: "1" } } }\n`,
+      /models\.mine\.context_window/,
+    ],
+    [
+      "the simulator's name",
+      'providers: { simulator: { base_url: "http://x", dialect: openai } }\n',
+      /built-in simulator/,
+    ],
   ])('refuses %s, naming file and key', (_what, text, message) => {
     expect(() => read(text)).toThrow(ConfigError);
     expect(() => read(text)).toThrow(message);
@@ -56,14 +124,23 @@ describe('the operator\'s file of models', () => {
   it('without a file all built-in models go to the simulator; a file that is absent is refused by name', () => {
     const catalogue = loadCatalogue(new Config({}));
     expect(catalogue.simulated()).toEqual(builtInModels.map(({ id }) => id));
-    expect(() => loadCatalogue(new Config({ NEBO_INFERENCE_CONFIG: '/no/such.yaml' }))).toThrow(/NEBO_INFERENCE_CONFIG: cannot read \/no\/such\.yaml/);
+    expect(() => loadCatalogue(new Config({ NEBO_INFERENCE_CONFIG: '/no/such.yaml' }))).toThrow(
+      /NEBO_INFERENCE_CONFIG: cannot read \/no\/such\.yaml/,
+    );
   });
 
   it('the example of the repository is good and names every built-in model', () => {
-    const text = readFileSync(new URL('../../../../deploy/config/inference.example.yaml', import.meta.url), 'utf8');
-    const env = Object.fromEntries([...text.matchAll(/api_key_env: (\w+)/g)].map((match) => [match[1]!, 'key']));
+    const text = readFileSync(
+      new URL('../../../../deploy/config/inference.example.yaml', import.meta.url),
+      'utf8',
+    );
+    const env = Object.fromEntries(
+      [...text.matchAll(/api_key_env: (\w+)/g)].map((match) => [match[1]!, 'key']),
+    );
     const catalogue = readCatalogue('example', text, new Config(env));
-    expect(catalogue.offers.map((offer) => offer.model.id).sort()).toEqual([...builtInModels.map(({ id }) => id), 'house-model'].sort());
+    expect(catalogue.offers.map((offer) => offer.model.id).sort()).toEqual(
+      [...builtInModels.map(({ id }) => id), 'house-model'].sort(),
+    );
     expect(catalogue.simulated()).toEqual([]);
   });
 });

@@ -21,17 +21,26 @@ export const fileSetting = 'NEBO_INFERENCE_CONFIG';
 export function loadCatalogue(config: Config): Catalogue {
   const file = config.optional(fileSetting);
   if (!file) {
-    return new Catalogue(builtInModels.map((model) => offer(model, [simulatorRoute(model.id)])), new Map(), null);
+    return new Catalogue(
+      builtInModels.map((model) => offer(model, [simulatorRoute(model.id)])),
+      new Map(),
+      null,
+    );
   }
   return readCatalogue(file, readText(file), config);
 }
 
 const simulatorRoute = (id: string): Route => ({
-  provider: simulatorProvider, vendorModel: id, weight: 1, dialect: simulatorProvider.dialect,
+  provider: simulatorProvider,
+  vendorModel: id,
+  weight: 1,
+  dialect: simulatorProvider.dialect,
 });
 
 const offer = (model: CatalogueModel, routes: readonly Route[]): Offer => ({
-  model, routes, simulated: routes.every((route) => route.provider.baseUrl === null),
+  model,
+  routes,
+  simulated: routes.every((route) => route.provider.baseUrl === null),
 });
 
 function readText(file: string): string {
@@ -54,7 +63,10 @@ export function readCatalogue(file: string, text: string, config: Config): Catal
   }
   if (!root.has('models')) throw root.get('models').error('at least one model is needed');
   const prices = new Map<string, Partial<ModelPrices>>();
-  const offers = root.get('models').entries().map(([id, entry]) => readModel(id, entry, providers, prices));
+  const offers = root
+    .get('models')
+    .entries()
+    .map(([id, entry]) => readModel(id, entry, providers, prices));
   if (offers.length === 0) throw root.get('models').error('at least one model is needed');
   return new Catalogue(offers, prices, file);
 }
@@ -72,37 +84,60 @@ function readProvider(name: string, entry: Checked, config: Config): Provider {
   const address = fields.get('base_url').text();
   const url = URL.canParse(address) ? new URL(address) : undefined;
   if (!url || !['http:', 'https:'].includes(url.protocol)) {
-    throw fields.get('base_url').error(`must be an address starting with http:// or https://, not "${address}"`);
+    throw fields
+      .get('base_url')
+      .error(`must be an address starting with http:// or https://, not "${address}"`);
   }
-  if (url.username || url.password) throw fields.get('base_url').error('must hold no password; use api_key_env');
+  if (url.username || url.password)
+    throw fields.get('base_url').error('must hold no password; use api_key_env');
   const dialectName = fields.get('dialect').text();
   const dialect = Object.hasOwn(dialects, dialectName) ? dialects[dialectName] : undefined;
-  if (!dialect) throw fields.get('dialect').error(`"${dialectName}" is not known; known are ${Object.keys(dialects).join(', ')}`);
+  if (!dialect)
+    throw fields
+      .get('dialect')
+      .error(`"${dialectName}" is not known; known are ${Object.keys(dialects).join(', ')}`);
   let apiKey: string | null = null;
   if (fields.has('api_key_env')) {
     const variable = fields.get('api_key_env').text();
     apiKey = config.optional(variable) ?? null;
-    if (apiKey === null) throw fields.get('api_key_env').error(`the environment variable ${variable} is not set`);
+    if (apiKey === null)
+      throw fields.get('api_key_env').error(`the environment variable ${variable} is not set`);
   }
   return { name, baseUrl: address.replace(/\/+$/, ''), apiKey, dialect };
 }
 
-const modelKeys = ['upstreams', 'price', 'owned_by', 'context_window', 'max_output_tokens', 'image_tokens_max', 'capabilities'];
+const modelKeys = [
+  'upstreams',
+  'price',
+  'owned_by',
+  'context_window',
+  'max_output_tokens',
+  'image_tokens_max',
+  'capabilities',
+];
 
 function readModel(
-  id: string, entry: Checked, providers: ReadonlyMap<string, Provider>, prices: Map<string, Partial<ModelPrices>>,
+  id: string,
+  entry: Checked,
+  providers: ReadonlyMap<string, Provider>,
+  prices: Map<string, Partial<ModelPrices>>,
 ): Offer {
   const fields = entry.fields(modelKeys);
   const known = builtInModels.find((model) => model.id === id);
   if (!fields.has('upstreams')) throw fields.get('upstreams').error('at least one upstream is needed');
-  const routes = fields.get('upstreams').items().map((item) => readRoute(id, item, providers));
+  const routes = fields
+    .get('upstreams')
+    .items()
+    .map((item) => readRoute(id, item, providers));
   if (fields.has('price')) prices.set(id, readPrices(fields.get('price'), known === undefined));
   else if (!known) throw fields.get('price').error('a model that is not built in needs its prices');
   const number = (key: string, fallback: number | undefined, min = 1): number => {
     if (fields.has(key) || fallback === undefined) return fields.get(key).int(min);
     return fallback;
   };
-  const abilities = fields.has('capabilities') ? fields.get('capabilities').fields(['tools', 'vision', 'reasoning']) : undefined;
+  const abilities = fields.has('capabilities')
+    ? fields.get('capabilities').fields(['tools', 'vision', 'reasoning'])
+    : undefined;
   const can = (key: 'tools' | 'vision' | 'reasoning', fallback: boolean): boolean =>
     abilities?.has(key) ? abilities.get(key).bool() : fallback;
   const vision = can('vision', known?.vision ?? false);
@@ -111,7 +146,9 @@ function readModel(
   return offer(
     {
       id,
-      ownedBy: fields.has('owned_by') ? fields.get('owned_by').text() : (known?.ownedBy ?? routes[0]!.provider.name),
+      ownedBy: fields.has('owned_by')
+        ? fields.get('owned_by').text()
+        : (known?.ownedBy ?? routes[0]!.provider.name),
       contextWindow: number('context_window', known?.contextWindow),
       maxOutputTokens: number('max_output_tokens', known?.maxOutputTokens),
       tools: can('tools', known?.tools ?? true),
@@ -160,7 +197,10 @@ function readPrices(entry: Checked, all: boolean): Partial<ModelPrices> {
     if (!fields.has(kind) && !all) continue;
     const field = fields.get(kind);
     // A YAML number such as 0.1 is not exactly what was written.
-    const text = typeof field.value === 'number' && Number.isSafeInteger(field.value) ? String(field.value) : field.value;
+    const text =
+      typeof field.value === 'number' && Number.isSafeInteger(field.value)
+        ? String(field.value)
+        : field.value;
     if (typeof text !== 'string' || !/^\d{1,9}(\.\d{1,9})?$/.test(text)) {
       throw field.error('must be rubles per million tokens as a decimal in quotes, such as "60.00"');
     }

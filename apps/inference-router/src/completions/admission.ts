@@ -45,10 +45,22 @@ export class Admission {
     const held = worstCase(bound, order.ceiling, tariff) || 1n;
     const operationId = randomUUID();
     await this.settlements.reserve(operationId, {
-      account: caller.account_id, key: caller.key_id, amount: held, description: `inference ${model.id}`, prices: tariff.refs,
+      account: caller.account_id,
+      key: caller.key_id,
+      amount: held,
+      description: `inference ${model.id}`,
+      prices: tariff.refs,
     });
     return {
-      order, operationId, requestId, account: caller.account_id, key: caller.key_id, tariff, inputBound: bound, held, startedAt,
+      order,
+      operationId,
+      requestId,
+      account: caller.account_id,
+      key: caller.key_id,
+      tariff,
+      inputBound: bound,
+      held,
+      startedAt,
     };
   }
 }

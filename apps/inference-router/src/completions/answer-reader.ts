@@ -41,7 +41,9 @@ export class AnswerReader {
     checkChunk(chunk, this.dialect);
     this.counters = readCounters(chunk) ?? this.counters;
     const choices = chunk['choices'];
-    const choice = Array.isArray(choices) ? (choices as Json[]).find((one) => (one['index'] ?? 0) === 0) : undefined;
+    const choice = Array.isArray(choices)
+      ? (choices as Json[]).find((one) => (one['index'] ?? 0) === 0)
+      : undefined;
     if (!choice) return null;
     const piece = this.pieceOf((choice['delta'] ?? {}) as Json);
     if (choice['logprobs'] != null && piece) piece.logprobs = choice['logprobs'];
@@ -91,15 +93,22 @@ export function checkChunk(chunk: Json, dialect: Dialect): void {
   const failure = dialect.failure?.(chunk);
   if (failure) {
     throw new UpstreamError('refused', `an error inside a successful answer: ${failure.message}`, {
-      status: failure.status, publicMessage: failure.message.slice(0, 500),
+      status: failure.status,
+      publicMessage: failure.message.slice(0, 500),
     });
   }
   const error = chunk['error'];
   if (error === undefined || error === null) return;
   const { code, status, message } = (typeof error === 'object' ? error : { message: error }) as Json;
-  const number = [status, code].find((value): value is number => typeof value === 'number' && value >= 400 && value < 600);
-  throw new UpstreamError('refused', `an error inside a successful answer: ${JSON.stringify(error).slice(0, 500)}`, {
-    status: number ?? 502,
-    ...(typeof message === 'string' ? { publicMessage: message.slice(0, 500) } : {}),
-  });
+  const number = [status, code].find(
+    (value): value is number => typeof value === 'number' && value >= 400 && value < 600,
+  );
+  throw new UpstreamError(
+    'refused',
+    `an error inside a successful answer: ${JSON.stringify(error).slice(0, 500)}`,
+    {
+      status: number ?? 502,
+      ...(typeof message === 'string' ? { publicMessage: message.slice(0, 500) } : {}),
+    },
+  );
 }

@@ -74,7 +74,14 @@ export class Completions implements OnModuleDestroy {
    * @throws ApiError when there is no (complete) answer; nothing is charged then. ClientGone when nobody waits for one
    */
   run(admitted: Admitted, sink: Sink, gone: AbortSignal): Promise<Completed> {
-    const run: Run = { admitted, upstream: new AbortController(), reader: null, route: null, firstByteAt: null, isDraining: false };
+    const run: Run = {
+      admitted,
+      upstream: new AbortController(),
+      reader: null,
+      route: null,
+      firstByteAt: null,
+      isDraining: false,
+    };
     const work = this.runToEnd(run, sink, gone).finally(() => this.running.delete(run));
     this.running.set(run, work);
     return work;
@@ -102,7 +109,9 @@ export class Completions implements OnModuleDestroy {
 
   private async read(run: Run, sink: Sink, gone: AbortSignal): Promise<AnswerReader> {
     const { order } = run.admitted;
-    const answer = await this.upstreams.open(order, run.upstream.signal, (chunk, route) => checkChunk(chunk, route.dialect));
+    const answer = await this.upstreams.open(order, run.upstream.signal, (chunk, route) =>
+      checkChunk(chunk, route.dialect),
+    );
     run.route = answer.route.provider.name;
     run.firstByteAt = new Date();
     const reader = new AnswerReader(answer.route.dialect, order.effort === 'none');
@@ -132,13 +141,24 @@ export class Completions implements OnModuleDestroy {
     const exact = counters ? costOf(counters, order.ceiling, tariff) : 0n;
     if (counters && (counters.input > admitted.inputBound || counters.output > order.ceiling)) {
       this.runtime.log.error(
-        { model: order.offer.model.id, upstream: run.route, counters, bound: admitted.inputBound, ceiling: order.ceiling, operation_id: operationId },
+        {
+          model: order.offer.model.id,
+          upstream: run.route,
+          counters,
+          bound: admitted.inputBound,
+          ceiling: order.ceiling,
+          operation_id: operationId,
+        },
         'an upstream counted more than was thought possible',
       );
     }
     const cost = exact > held ? held : exact;
     if (!counters || cost === 0n) {
-      if (!counters) this.runtime.log.warn({ model: order.offer.model.id, upstream: run.route, operation_id: operationId }, 'an answer without counters is free');
+      if (!counters)
+        this.runtime.log.warn(
+          { model: order.offer.model.id, upstream: run.route, operation_id: operationId },
+          'an answer without counters is free',
+        );
       await this.settlements.giveBack(operationId, account);
       return { finish, counters, cost: 0n };
     }
@@ -182,7 +202,12 @@ export class Completions implements OnModuleDestroy {
       return new ClientGone();
     }
     const answer = error instanceof UpstreamError ? upstreamAnswer(error) : toApiError(error);
-    this.note(run, this.stopping ? 'stopped' : run.firstByteAt && answer.status === 502 ? 'broken' : 'failed', answer.status, null);
+    this.note(
+      run,
+      this.stopping ? 'stopped' : run.firstByteAt && answer.status === 502 ? 'broken' : 'failed',
+      answer.status,
+      null,
+    );
     return answer;
   }
 
@@ -210,9 +235,14 @@ export class Completions implements OnModuleDestroy {
   }
 
   private remember({ account }: Admitted, reader: AnswerReader): void {
-    if (reader.finish === 'tool_calls') this.memory.remember(account, reader.callIds(), reader.reasoningText());
+    if (reader.finish === 'tool_calls')
+      this.memory.remember(account, reader.callIds(), reader.reasoningText());
   }
 }
 
 const toApiError = (error: unknown): ApiError =>
-  error instanceof ApiError ? error : new ApiError(500, 'internal_error', 'something failed on our side; nothing was charged', { cause: error });
+  error instanceof ApiError
+    ? error
+    : new ApiError(500, 'internal_error', 'something failed on our side; nothing was charged', {
+        cause: error,
+      });

@@ -50,7 +50,9 @@ describe('a client that hangs up', () => {
     await settled();
     expect(router.billing.available(router.identity.account_id)).toBe(plenty);
     const rows = await until(async () => {
-      const found = await router.rows<{ outcome: string; status: number }>(`select outcome, status from request_log where key_id = '${router.identity.key_id}'`);
+      const found = await router.rows<{ outcome: string; status: number }>(
+        `select outcome, status from request_log where key_id = '${router.identity.key_id}'`,
+      );
       return found.length > 0 ? found : null;
     }, 'the row of the log');
     expect(rows).toEqual([{ outcome: 'aborted', status: 499 }]);
@@ -71,11 +73,23 @@ describe('a client that hangs up', () => {
       await settled();
     }
     expect(router.billing.available(router.identity.account_id)).toBe(plenty);
-    router.upstream.next({ chunks: ['a', 'b', 'c'], chunkDelay: 50, usage: { prompt_tokens: 10, completion_tokens: 3 } });
+    router.upstream.next({
+      chunks: ['a', 'b', 'c'],
+      chunkDelay: 50,
+      usage: { prompt_tokens: 10, completion_tokens: 3 },
+    });
     await leave(true, 'after');
     await settled();
     expect(router.upstream.requests.at(-1)!.aborted).toBe(false);
     expect(router.billing.available(router.identity.account_id)).toBe(plenty - 10n * 60_000n - 3n * 240_000n);
-    await until(async () => (await router.rows(`select 1 from request_log where outcome = 'drained' and key_id = '${router.identity.key_id}'`)).length, 'the row');
+    await until(
+      async () =>
+        (
+          await router.rows(
+            `select 1 from request_log where outcome = 'drained' and key_id = '${router.identity.key_id}'`,
+          )
+        ).length,
+      'the row',
+    );
   });
 });

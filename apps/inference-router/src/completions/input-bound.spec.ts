@@ -20,7 +20,16 @@ function randomOf(seed: number): () => number {
 
 /** Texts of all planes: ASCII, Cyrillic, Hangul jamo, signs that grow under normalisation, emoji, lone surrogates. */
 function randomText(random: () => number): string {
-  const ranges = [[0x20, 0x7e], [0x400, 0x4ff], [0x915, 0x95f], [0x1100, 0x11ff], [0xac00, 0xd7a3], [0xfb00, 0xfdfa], [0x1f300, 0x1faff], [0xd800, 0xdfff]];
+  const ranges = [
+    [0x20, 0x7e],
+    [0x400, 0x4ff],
+    [0x915, 0x95f],
+    [0x1100, 0x11ff],
+    [0xac00, 0xd7a3],
+    [0xfb00, 0xfdfa],
+    [0x1f300, 0x1faff],
+    [0xd800, 0xdfff],
+  ];
   const length = Math.floor(random() * 200);
   let text = '';
   for (let index = 0; index < length; index += 1) {
@@ -37,9 +46,12 @@ describe('the bound of an input', () => {
     for (let round = 0; round < 2_000; round += 1) {
       const text = randomText(random);
       const bound = textBound(text);
-      for (const form of [text, text.normalize('NFC'), text.normalize('NFKC')]) expect(bound).toBeGreaterThanOrEqual(Buffer.byteLength(form));
+      for (const form of [text, text.normalize('NFC'), text.normalize('NFKC')])
+        expect(bound).toBeGreaterThanOrEqual(Buffer.byteLength(form));
       // Tokens that stand for one byte each are the worst that a byte-level tokenizer can do.
-      expect(inputBound(order([{ role: 'user', content: text }]), model)).toBeGreaterThanOrEqual(Buffer.byteLength(text) + 64);
+      expect(inputBound(order([{ role: 'user', content: text }]), model)).toBeGreaterThanOrEqual(
+        Buffer.byteLength(text) + 64,
+      );
     }
     expect(textBound('ﷺ')).toBe(33);
   });
@@ -47,35 +59,65 @@ describe('the bound of an input', () => {
   it('is never below what templates make of JSON: escapes, spaces, indentation', () => {
     const random = randomOf(7);
     for (let round = 0; round < 500; round += 1) {
-      const value = { name: randomText(random), list: [1, { deep: randomText(random) }], [randomText(random)]: null };
-      const escaped = JSON.stringify(value, null, 1).replace(/[\u007f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+      const value = {
+        name: randomText(random),
+        list: [1, { deep: randomText(random) }],
+        [randomText(random)]: null,
+      };
+      const escaped = JSON.stringify(value, null, 1).replace(
+        /[\u007f-\uffff]/g,
+        (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+      );
       expect(jsonBound(value)).toBeGreaterThanOrEqual(escaped.length);
     }
   });
 
   it('grows with every part and counts images at the maximum', () => {
     const text: OrderMessage = { role: 'user', content: 'x' };
-    const image: OrderMessage = { role: 'user', content: [{ type: 'image_url', image_url: { url: 'https://e.org/x' } }] };
+    const image: OrderMessage = {
+      role: 'user',
+      content: [{ type: 'image_url', image_url: { url: 'https://e.org/x' } }],
+    };
     const base = inputBound(order([text]), small);
     expect(inputBound(order([text, image]), small)).toBe(base + 64 + small.imageTokensMax);
-    const call: OrderMessage = { role: 'assistant', content: null, tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }], reasoning_content: 'hm' };
+    const call: OrderMessage = {
+      role: 'assistant',
+      content: null,
+      tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }],
+      reasoning_content: 'hm',
+    };
     expect(inputBound(order([text, call]), small)).toBeGreaterThan(base + 64 + 64);
-    expect(inputBound({ ...order([text]), tools: [{ type: 'function', function: { name: 'f' } }] }, small)).toBeGreaterThan(base + 64);
-    expect(inputBound({ ...order([text]), settings: { response_format: { type: 'json_schema' } } }, small)).toBeGreaterThan(base);
-    expect(inputBound(order([{ role: 'user', content: 'x'.repeat(1_000_000) }]), small)).toBe(small.contextWindow);
+    expect(
+      inputBound({ ...order([text]), tools: [{ type: 'function', function: { name: 'f' } }] }, small),
+    ).toBeGreaterThan(base + 64);
+    expect(
+      inputBound({ ...order([text]), settings: { response_format: { type: 'json_schema' } } }, small),
+    ).toBeGreaterThan(base);
+    expect(inputBound(order([{ role: 'user', content: 'x'.repeat(1_000_000) }]), small)).toBe(
+      small.contextWindow,
+    );
   });
 
-  it('covers the simulator\'s counting', () => {
+  it("covers the simulator's counting", () => {
     const random = randomOf(3);
     for (let round = 0; round < 300; round += 1) {
-      const messages: OrderMessage[] = Array.from({ length: 1 + Math.floor(random() * 5) }, () => ({ role: 'user', content: randomText(random) }));
+      const messages: OrderMessage[] = Array.from({ length: 1 + Math.floor(random() * 5) }, () => ({
+        role: 'user',
+        content: randomText(random),
+      }));
       expect(inputBound(order(messages), model)).toBeGreaterThanOrEqual(countPrompt(messages));
     }
   });
 });
 
 describe('the cost of a request', () => {
-  const tariff = { input: 60_000_000_000n, cache_read: 12_000_000_000n, output: 240_000_000_000n, version: 1, refs: [] };
+  const tariff = {
+    input: 60_000_000_000n,
+    cache_read: 12_000_000_000n,
+    output: 240_000_000_000n,
+    version: 1,
+    refs: [],
+  };
 
   it('is the exact sum, rounded up once', () => {
     expect(costOf({ input: 120, cached: 64, output: 30, reasoning: 10 }, 4_096, tariff)).toBe(11_328_000n);
@@ -91,7 +133,12 @@ describe('the cost of a request', () => {
       const prices = { input: price(), cache_read: price(), output: price(), version: 1, refs: [] };
       const [bound, ceiling] = [Math.floor(random() * 1e6), Math.floor(random() * 1e5)];
       const input = Math.floor(random() * (bound + 1));
-      const counters = { input, cached: Math.floor(random() * (input + 1)), output: Math.floor(random() * (ceiling + 1)), reasoning: 0 };
+      const counters = {
+        input,
+        cached: Math.floor(random() * (input + 1)),
+        output: Math.floor(random() * (ceiling + 1)),
+        reasoning: 0,
+      };
       expect(costOf(counters, ceiling, prices)).toBeLessThanOrEqual(worstCase(bound, ceiling, prices));
     }
   });

@@ -19,7 +19,10 @@ const toolTokens = 64;
  * - what templates add is covered by fixed amounts;
  * - a vendor cannot read more than the model's window.
  */
-export function inputBound(order: Pick<Order, 'messages' | 'tools' | 'settings'>, model: CatalogueModel): number {
+export function inputBound(
+  order: Pick<Order, 'messages' | 'tools' | 'settings'>,
+  model: CatalogueModel,
+): number {
   let bound = templateTokens;
   for (const message of order.messages) bound += messageBound(message, model);
   for (const tool of order.tools) bound += toolTokens + jsonBound(tool);
@@ -32,11 +35,14 @@ function messageBound(message: OrderMessage, model: CatalogueModel): number {
   let bound = messageTokens;
   const { content } = message;
   if (typeof content === 'string') bound += textBound(content);
-  else for (const part of content ?? []) bound += part.type === 'text' ? textBound(part.text) + 1 : model.imageTokensMax;
+  else
+    for (const part of content ?? [])
+      bound += part.type === 'text' ? textBound(part.text) + 1 : model.imageTokensMax;
   for (const text of [message.name, message.tool_call_id, message.reasoning_content]) {
     if (text !== undefined) bound += textBound(text);
   }
-  for (const call of message.tool_calls ?? []) bound += toolTokens + jsonBound(call) + jsonBound(call.function.arguments);
+  for (const call of message.tool_calls ?? [])
+    bound += toolTokens + jsonBound(call) + jsonBound(call.function.arguments);
   return bound;
 }
 
@@ -45,7 +51,11 @@ export function textBound(text: string): number {
   const bytes = Buffer.byteLength(text, 'utf8');
   // ASCII: no form of it is longer.
   if (bytes === text.length) return bytes;
-  return Math.max(bytes, Buffer.byteLength(text.normalize('NFC'), 'utf8'), Buffer.byteLength(text.normalize('NFKC'), 'utf8'));
+  return Math.max(
+    bytes,
+    Buffer.byteLength(text.normalize('NFC'), 'utf8'),
+    Buffer.byteLength(text.normalize('NFKC'), 'utf8'),
+  );
 }
 
 /** Most tokens of a value that a template writes as JSON. */

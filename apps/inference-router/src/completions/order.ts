@@ -12,8 +12,7 @@ export interface OrderMessage {
 }
 
 export type OrderPart =
-  | { type: 'text'; text: string }
-  | { type: 'image_url'; image_url: { url: string; detail?: string } };
+  { type: 'text'; text: string } | { type: 'image_url'; image_url: { url: string; detail?: string } };
 
 export interface ToolCall {
   id: string;

@@ -58,4 +58,5 @@ export class ReasoningMemory {
   }
 }
 
-const isBare = (message: OrderMessage): boolean => message.tool_calls !== undefined && message.reasoning_content === undefined;
+const isBare = (message: OrderMessage): boolean =>
+  message.tool_calls !== undefined && message.reasoning_content === undefined;

@@ -40,7 +40,10 @@ export class ToolCallReader {
     const told = (delta['function'] ?? {}) as Json;
     const id = text(delta['id']);
     const name = text(told['name']);
-    const args = typeof told['arguments'] === 'object' && told['arguments'] !== null ? JSON.stringify(told['arguments']) : text(told['arguments']);
+    const args =
+      typeof told['arguments'] === 'object' && told['arguments'] !== null
+        ? JSON.stringify(told['arguments'])
+        : text(told['arguments']);
     const call = this.callOf(delta['index'], position, id, name);
     const piece: ToolCallPiece = { index: call.index, function: {} };
     if (!call.named && name) {
@@ -58,7 +61,12 @@ export class ToolCallReader {
   }
 
   private callOf(given: unknown, position: number, id: string, name: string): Call {
-    const key = typeof given === 'number' ? given : id !== '' || this.calls.length === 0 ? `position ${position}` : null;
+    const key =
+      typeof given === 'number'
+        ? given
+        : id !== '' || this.calls.length === 0
+          ? `position ${position}`
+          : null;
     const known = key === null ? this.calls.at(-1) : this.byIndex.get(key);
     const isAnother = known !== undefined && id !== '' && name !== '' && known.id !== '' && known.id !== id;
     if (known && !isAnother) {

@@ -8,16 +8,25 @@ import { UpstreamError } from '../upstreams/upstream.js';
 export function upstreamAnswer(error: UpstreamError): ApiError {
   if (error.isAboutRequest) {
     const words = error.publicMessage || 'the model refused the request';
-    const isTooLong = /context.{0,20}(length|window)|too (long|many tokens)|maximum.{0,20}tokens/i.test(words);
-    return new ApiError(400, isTooLong ? 'context_length_exceeded' : 'rejected_by_model', words, { cause: error });
+    const isTooLong = /context.{0,20}(length|window)|too (long|many tokens)|maximum.{0,20}tokens/i.test(
+      words,
+    );
+    return new ApiError(400, isTooLong ? 'context_length_exceeded' : 'rejected_by_model', words, {
+      cause: error,
+    });
   }
   if (error.trouble === 'refused' && [429, 503, 529].includes(error.status ?? 0)) {
     return new ApiError(503, 'upstream_busy', 'the model is busy; nothing was charged, try again', {
-      cause: error, headers: { 'retry-after': String(error.retryAfter ?? 5) },
+      cause: error,
+      headers: { 'retry-after': String(error.retryAfter ?? 5) },
     });
   }
   if (error.trouble === 'broken') {
-    return new ApiError(502, 'upstream_broken', 'the answer of the model broke off; nothing was charged', { cause: error });
+    return new ApiError(502, 'upstream_broken', 'the answer of the model broke off; nothing was charged', {
+      cause: error,
+    });
   }
-  return new ApiError(502, 'upstream_failed', 'the model could not be reached; nothing was charged', { cause: error });
+  return new ApiError(502, 'upstream_failed', 'the model could not be reached; nothing was charged', {
+    cause: error,
+  });
 }

@@ -15,7 +15,11 @@ export function readCounters(chunk: Json): Counters | null {
   if (input === null || output === null) return null;
   const promptDetails = (usage['prompt_tokens_details'] ?? {}) as Json;
   const outputDetails = (usage['completion_tokens_details'] ?? {}) as Json;
-  const cached = count(promptDetails['cached_tokens']) ?? count(usage['prompt_cache_hit_tokens']) ?? count(usage['cached_tokens']) ?? 0;
+  const cached =
+    count(promptDetails['cached_tokens']) ??
+    count(usage['prompt_cache_hit_tokens']) ??
+    count(usage['cached_tokens']) ??
+    0;
   const reasoning = count(outputDetails['reasoning_tokens']) ?? count(usage['reasoning_tokens']) ?? 0;
   // More reasoning than output means that this host counts it beside the answer.
   if (reasoning > output) output += reasoning;

@@ -7,21 +7,51 @@ import { dialects } from './registry.js';
 import { vendorRequest } from './vendor-request.js';
 
 /** The vendor's own host of each built-in model. */
-const homes: Record<string, string> = { zhipu: 'zhipu', moonshot: 'moonshot', alibaba: 'qwen', deepseek: 'deepseek', xiaomi: 'mimo', minimax: 'minimax' };
+const homes: Record<string, string> = {
+  zhipu: 'zhipu',
+  moonshot: 'moonshot',
+  alibaba: 'qwen',
+  deepseek: 'deepseek',
+  xiaomi: 'mimo',
+  minimax: 'minimax',
+};
 
-function request(id: string, effort: Effort | undefined, more: Partial<Order> = {}, reasoning?: Route['reasoning']): Record<string, unknown> {
+function request(
+  id: string,
+  effort: Effort | undefined,
+  more: Partial<Order> = {},
+  reasoning?: Route['reasoning'],
+): Record<string, unknown> {
   const model = builtInModels.find((one) => one.id === id)!;
   const dialect = dialects[homes[model.ownedBy]!]!;
-  const route: Route = { provider: { name: 'p', baseUrl: 'http://x', apiKey: null, dialect }, vendorModel: 'v', weight: 1, dialect, ...(reasoning ? { reasoning } : {}) };
+  const route: Route = {
+    provider: { name: 'p', baseUrl: 'http://x', apiKey: null, dialect },
+    vendorModel: 'v',
+    weight: 1,
+    dialect,
+    ...(reasoning ? { reasoning } : {}),
+  };
   const order: Order = {
-    format: 'chat', offer: { model, routes: [route], simulated: false }, messages: [{ role: 'user', content: 'x' }], tools: [], toolChoice: undefined,
-    settings: {}, effort, ceiling: 4_096, stream: false, ...more,
+    format: 'chat',
+    offer: { model, routes: [route], simulated: false },
+    messages: [{ role: 'user', content: 'x' }],
+    tools: [],
+    toolChoice: undefined,
+    settings: {},
+    effort,
+    ceiling: 4_096,
+    stream: false,
+    ...more,
   };
   return vendorRequest(order, route);
 }
 
 const switchFields = (body: Record<string, unknown>) =>
-  Object.fromEntries(['thinking', 'reasoning_effort', 'enable_thinking', 'thinking_budget'].filter((name) => name in body).map((name) => [name, body[name]]));
+  Object.fromEntries(
+    ['thinking', 'reasoning_effort', 'enable_thinking', 'thinking_budget']
+      .filter((name) => name in body)
+      .map((name) => [name, body[name]]),
+  );
 
 describe('switching reasoning', () => {
   const disabled = { thinking: { type: 'disabled' } };
@@ -71,18 +101,27 @@ describe('switching reasoning', () => {
   });
 
   it('an upstream may have its own switches', () => {
-    const own = { off: { chat_template_kwargs: { thinking: false } }, levels: { low: { reasoning: { effort: 'low' } } } };
+    const own = {
+      off: { chat_template_kwargs: { thinking: false } },
+      levels: { low: { reasoning: { effort: 'low' } } },
+    };
     expect(request('kimi-k3', 'none', {}, own)).toMatchObject(own.off);
     expect(request('kimi-k3', 'low', {}, own)).toMatchObject(own.levels.low);
   });
 });
 
-describe('the vendor\'s request', () => {
+describe("the vendor's request", () => {
   const settings = { temperature: 1, top_p: 0.9, seed: 1, parallel_tool_calls: true, stop: ['x'] };
   const tools = [{ type: 'function' as const, function: { name: 'f', parameters: { type: 'object' } } }];
 
-  it('is streamed with counters, under the vendor\'s name of the ceiling, without what the vendor refuses', () => {
-    expect(request('glm-5.3', undefined, { settings })).toMatchObject({ model: 'v', stream: true, stream_options: { include_usage: true }, max_tokens: 4_096, temperature: 1 });
+  it("is streamed with counters, under the vendor's name of the ceiling, without what the vendor refuses", () => {
+    expect(request('glm-5.3', undefined, { settings })).toMatchObject({
+      model: 'v',
+      stream: true,
+      stream_options: { include_usage: true },
+      max_tokens: 4_096,
+      temperature: 1,
+    });
     expect(request('glm-5.3', undefined, { settings })).not.toHaveProperty('parallel_tool_calls');
     const kimi = request('kimi-k3', undefined, { settings });
     expect(kimi).toMatchObject({ max_completion_tokens: 4_096, stop: ['x'] });
@@ -93,36 +132,106 @@ describe('the vendor\'s request', () => {
 
   it('has tools only where there are some, and a choice that the vendor knows', () => {
     expect(request('kimi-k3', undefined, { toolChoice: 'auto' })).not.toHaveProperty('tool_choice');
-    expect(request('kimi-k3', undefined, { tools, toolChoice: 'required' })).toMatchObject({ tools, tool_choice: 'required' });
-    expect(request('glm-5.3', undefined, { tools, toolChoice: 'auto' })).toMatchObject({ tools, tool_choice: 'auto', tool_stream: true });
-    expect(request('glm-5.3', undefined, { tools, toolChoice: 'required' })).not.toHaveProperty('tool_choice');
+    expect(request('kimi-k3', undefined, { tools, toolChoice: 'required' })).toMatchObject({
+      tools,
+      tool_choice: 'required',
+    });
+    expect(request('glm-5.3', undefined, { tools, toolChoice: 'auto' })).toMatchObject({
+      tools,
+      tool_choice: 'auto',
+      tool_stream: true,
+    });
+    expect(request('glm-5.3', undefined, { tools, toolChoice: 'required' })).not.toHaveProperty(
+      'tool_choice',
+    );
     expect(request('glm-5.3', undefined, { tools, toolChoice: 'none' })).not.toHaveProperty('tools');
     expect(request('minimax-m3', undefined, { tools, toolChoice: 'auto' })).not.toHaveProperty('tool_choice');
   });
 
   it('does without thinking, or with a placeholder, where the history lacks its reasoning', () => {
-    const call: OrderMessage = { role: 'assistant', content: null, tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }] };
-    const messages: OrderMessage[] = [{ role: 'user', content: 'x' }, call, { role: 'tool', content: 'y', tool_call_id: 'a' }];
-    expect(switchFields(request('deepseek-v4-pro', 'high', { messages }))).toEqual({ thinking: { type: 'disabled' } });
+    const call: OrderMessage = {
+      role: 'assistant',
+      content: null,
+      tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }],
+    };
+    const messages: OrderMessage[] = [
+      { role: 'user', content: 'x' },
+      call,
+      { role: 'tool', content: 'y', tool_call_id: 'a' },
+    ];
+    expect(switchFields(request('deepseek-v4-pro', 'high', { messages }))).toEqual({
+      thinking: { type: 'disabled' },
+    });
     const whole = [messages[0]!, { ...call, reasoning_content: 'hm' }, messages[2]!];
-    expect(switchFields(request('deepseek-v4-pro', 'high', { messages: whole }))).toEqual({ thinking: { type: 'enabled' }, reasoning_effort: 'high' });
+    expect(switchFields(request('deepseek-v4-pro', 'high', { messages: whole }))).toEqual({
+      thinking: { type: 'enabled' },
+      reasoning_effort: 'high',
+    });
     expect(request('glm-5.3', undefined, { messages })['messages']).toBe(messages);
   });
 });
 
 describe('counters', () => {
   it.each([
-    ['in the common shape', { usage: { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 3 }, completion_tokens_details: { reasoning_tokens: 2 } } }, [10, 3, 4, 2]],
-    ['of DeepSeek', { usage: { prompt_tokens: 10, completion_tokens: 4, prompt_cache_hit_tokens: 3, prompt_cache_miss_tokens: 7 } }, [10, 3, 4, 0]],
-    ['of Kimi, in the choice', { choices: [{ usage: { prompt_tokens: 10, completion_tokens: 4, cached_tokens: 3 } }] }, [10, 3, 4, 0]],
-    ['of a host that counts reasoning apart', { usage: { prompt_tokens: 10, completion_tokens: 4, completion_tokens_details: { reasoning_tokens: 9 } } }, [10, 0, 13, 9]],
-    ['with more cached than read', { usage: { prompt_tokens: 10, completion_tokens: 4, cached_tokens: 30 } }, [10, 10, 4, 0]],
+    [
+      'in the common shape',
+      {
+        usage: {
+          prompt_tokens: 10,
+          completion_tokens: 4,
+          prompt_tokens_details: { cached_tokens: 3 },
+          completion_tokens_details: { reasoning_tokens: 2 },
+        },
+      },
+      [10, 3, 4, 2],
+    ],
+    [
+      'of DeepSeek',
+      {
+        usage: {
+          prompt_tokens: 10,
+          completion_tokens: 4,
+          prompt_cache_hit_tokens: 3,
+          prompt_cache_miss_tokens: 7,
+        },
+      },
+      [10, 3, 4, 0],
+    ],
+    [
+      'of Kimi, in the choice',
+      { choices: [{ usage: { prompt_tokens: 10, completion_tokens: 4, cached_tokens: 3 } }] },
+      [10, 3, 4, 0],
+    ],
+    [
+      'of a host that counts reasoning apart',
+      {
+        usage: {
+          prompt_tokens: 10,
+          completion_tokens: 4,
+          completion_tokens_details: { reasoning_tokens: 9 },
+        },
+      },
+      [10, 0, 13, 9],
+    ],
+    [
+      'with more cached than read',
+      { usage: { prompt_tokens: 10, completion_tokens: 4, cached_tokens: 30 } },
+      [10, 10, 4, 0],
+    ],
   ])('%s', (_what, chunk, [input, cached, output, reasoning]) => {
     expect(readCounters(chunk)).toEqual({ input, cached, output, reasoning });
   });
 
   it('are none when they cannot be believed', () => {
-    for (const usage of [null, 'x', {}, { prompt_tokens: 1 }, { prompt_tokens: -1, completion_tokens: 1 }, { prompt_tokens: '1', completion_tokens: 1 }, { prompt_tokens: 1.5, completion_tokens: 1 }]) {
+    for (const usage of [
+      null,
+      'x',
+      {},
+      { prompt_tokens: 1 },
+      { prompt_tokens: -1, completion_tokens: 1 },
+      { prompt_tokens: '1', completion_tokens: 1 },
+      { prompt_tokens: 1.5, completion_tokens: 1 },
+    ]) {
       expect(readCounters({ usage })).toBeNull();
     }
   });

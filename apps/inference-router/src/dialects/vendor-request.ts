@@ -45,7 +45,9 @@ function withReasoning(order: Order, route: Route): { fields: Fields; messages: 
   }
   // The vendor answers 400 to tool turns without their reasoning: it does without for this one request, or is told of none.
   if (rules.off) return { fields: switches(route).off ?? {}, messages };
-  const filled = messages.map((message) => (lacksReasoning(message) ? { ...message, reasoning_content: placeholder } : message));
+  const filled = messages.map((message) =>
+    lacksReasoning(message) ? { ...message, reasoning_content: placeholder } : message,
+  );
   return { fields: reasoningFields(order, route), messages: filled };
 }
 
@@ -67,7 +69,12 @@ function reasoningFields({ offer, effort, ceiling }: Order, route: Route): Field
   return model.reasoning.default === 'on' ? on : (off ?? {});
 }
 
-function levelFields(level: Level, ceiling: number, own: Partial<Record<Level, string>> | undefined, route: Route): Fields {
+function levelFields(
+  level: Level,
+  ceiling: number,
+  own: Partial<Record<Level, string>> | undefined,
+  route: Route,
+): Fields {
   const told = route.reasoning?.levels?.[level];
   if (told) return told;
   const { levels, level: fields } = route.dialect.reasoning;

@@ -9,10 +9,16 @@ import type { CatalogueModel } from '../catalogue/model.js';
 export function ceilingOf(field: string, given: unknown, model: CatalogueModel, fallback: number): number {
   if (given === undefined || given === null) return Math.min(fallback, model.maxOutputTokens);
   if (typeof given !== 'number' || !Number.isSafeInteger(given) || given < 1) {
-    throw badRequest('invalid_max_tokens', `${field} must be a whole number of tokens from 1 to ${model.maxOutputTokens}`);
+    throw badRequest(
+      'invalid_max_tokens',
+      `${field} must be a whole number of tokens from 1 to ${model.maxOutputTokens}`,
+    );
   }
   if (given > model.maxOutputTokens) {
-    throw badRequest('max_tokens_too_large', `${field} is ${given}, but ${model.id} gives at most ${model.maxOutputTokens} tokens`);
+    throw badRequest(
+      'max_tokens_too_large',
+      `${field} is ${given}, but ${model.id} gives at most ${model.maxOutputTokens} tokens`,
+    );
   }
   return given;
 }

@@ -34,7 +34,10 @@ export class EventReply {
     if (this.raw.write(text)) return;
     // Reading no faster than the client does keeps memory flat.
     const wait = new AbortController();
-    await Promise.race([once(this.raw, 'drain', { signal: wait.signal }), once(this.raw, 'close', { signal: wait.signal })]).catch(() => undefined);
+    await Promise.race([
+      once(this.raw, 'drain', { signal: wait.signal }),
+      once(this.raw, 'close', { signal: wait.signal }),
+    ]).catch(() => undefined);
     wait.abort();
     this.written = Date.now();
   }
@@ -70,7 +73,13 @@ export class EventReply {
   }
 
   private beat(): void {
-    if (Date.now() - this.written < this.keepAlive || this.raw.destroyed || this.raw.writableEnded || this.raw.writableNeedDrain) return;
+    if (
+      Date.now() - this.written < this.keepAlive ||
+      this.raw.destroyed ||
+      this.raw.writableEnded ||
+      this.raw.writableNeedDrain
+    )
+      return;
     this.begin();
     this.written = Date.now();
     this.raw.write(': keep-alive\n\n');

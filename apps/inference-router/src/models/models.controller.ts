@@ -12,7 +12,12 @@ export class ModelsController {
 
   @Get()
   @Operation({
-    id: 'models_list_models', tag: 'models', summary: 'The models that are offered', permission: [], resource: 'key', isPublic: true,
+    id: 'models_list_models',
+    tag: 'models',
+    summary: 'The models that are offered',
+    permission: [],
+    resource: 'key',
+    isPublic: true,
     answer: V1ModelList,
   })
   list(@Res({ passthrough: true }) reply: FastifyReply): V1ModelList {
@@ -22,11 +27,23 @@ export class ModelsController {
 
   /** One model, which clients ask for with their key. */
   @Get(':id')
-  @Operation({ id: 'models_get_model', tag: 'models', summary: 'One model', permission: [], resource: 'key', answer: V1Model })
+  @Operation({
+    id: 'models_get_model',
+    tag: 'models',
+    summary: 'One model',
+    permission: [],
+    resource: 'key',
+    answer: V1Model,
+  })
   @PathParams('id')
   get(@Param('id') id: string): V1Model {
     const offer = this.catalogue.get(id);
-    if (!offer) throw new ApiError(404, 'model_not_found', `there is no model "${id.slice(0, 100)}" in the catalogue; GET /v1/models lists all`);
+    if (!offer)
+      throw new ApiError(
+        404,
+        'model_not_found',
+        `there is no model "${id.slice(0, 100)}" in the catalogue; GET /v1/models lists all`,
+      );
     return toV1Model(offer);
   }
 }

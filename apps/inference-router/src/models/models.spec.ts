@@ -8,7 +8,8 @@ describe('GET /v1/models', () => {
     await router?.stop();
     await (await sharedPostgres()).stop();
   });
-  const get = (path: string, as: Parameters<Router['nebo']['request']>[1]['as'] = null) => router.nebo.request('inference-router', { path, as });
+  const get = (path: string, as: Parameters<Router['nebo']['request']>[1]['as'] = null) =>
+    router.nebo.request('inference-router', { path, as });
 
   it('200 without a key: eleven models with exact sizes and abilities, no prices, and the word that they are simulated', async () => {
     const answer = await get('/v1/models');
@@ -19,7 +20,12 @@ describe('GET /v1/models', () => {
     const rows = answer.body.data.map((model: Record<string, never>) => {
       const { tools, vision, reasoning } = model['capabilities'] as unknown as Record<string, boolean>;
       expect(model).toMatchObject({ object: 'model', owned_by: expect.stringContaining('simulated') });
-      return [model['id'], model['context_window'], model['max_output_tokens'], [tools && 'tools', vision && 'vision', reasoning && 'reasoning'].filter(Boolean).join()];
+      return [
+        model['id'],
+        model['context_window'],
+        model['max_output_tokens'],
+        [tools && 'tools', vision && 'vision', reasoning && 'reasoning'].filter(Boolean).join(),
+      ];
     });
     expect(rows).toEqual([
       ['glm-5.3', 1_048_576, 131_072, 'tools,reasoning'],
@@ -37,8 +43,14 @@ describe('GET /v1/models', () => {
   });
 
   it('one model: 200 with a key, 404 for an unknown one, 401 without', async () => {
-    expect(await get('/v1/models/kimi-k3', router.identity)).toMatchObject({ status: 200, body: { id: 'kimi-k3' } });
-    expect(await get('/v1/models/gpt-4', router.identity)).toMatchObject({ status: 404, body: { error: { type: 'not_found_error', code: 'model_not_found' } } });
+    expect(await get('/v1/models/kimi-k3', router.identity)).toMatchObject({
+      status: 200,
+      body: { id: 'kimi-k3' },
+    });
+    expect(await get('/v1/models/gpt-4', router.identity)).toMatchObject({
+      status: 404,
+      body: { error: { type: 'not_found_error', code: 'model_not_found' } },
+    });
     expect((await get('/v1/models/kimi-k3')).status).toBe(401);
   });
 });

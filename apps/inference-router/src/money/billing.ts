@@ -1,5 +1,12 @@
 import { Injectable } from '@nestjs/common';
-import type { CaptureRequest, PriceInfo, PricesSetRequest, Reservation, ReserveRequest, VoidRequest } from '@nebo/contracts';
+import type {
+  CaptureRequest,
+  PriceInfo,
+  PricesSetRequest,
+  Reservation,
+  ReserveRequest,
+  VoidRequest,
+} from '@nebo/contracts';
 import { Peers } from '@nebo/service-kit';
 
 const service = 'identity-billing';
@@ -10,22 +17,33 @@ export class Billing {
   constructor(private readonly peers: Peers) {}
 
   reserve(request: ReserveRequest): Promise<Reservation> {
-    return this.peers.call(service, '/internal/v1/money/reserve', { account: request.account_id, body: request });
+    return this.peers.call(service, '/internal/v1/money/reserve', {
+      account: request.account_id,
+      body: request,
+    });
   }
 
   capture(request: CaptureRequest): Promise<Reservation> {
-    return this.peers.call(service, '/internal/v1/money/capture', { account: request.account_id, body: request });
+    return this.peers.call(service, '/internal/v1/money/capture', {
+      account: request.account_id,
+      body: request,
+    });
   }
 
   /** `void` in the contract. */
   giveBack(request: VoidRequest): Promise<Reservation> {
-    return this.peers.call(service, '/internal/v1/money/void', { account: request.account_id, body: request });
+    return this.peers.call(service, '/internal/v1/money/void', {
+      account: request.account_id,
+      body: request,
+    });
   }
 
   /** Present prices of all models. */
   async prices(): Promise<PriceInfo[]> {
     const answer = await this.peers.call<PriceInfo[] | { prices: PriceInfo[] }>(
-      service, '/internal/v1/prices?prefix=model.', { account: null },
+      service,
+      '/internal/v1/prices?prefix=model.',
+      { account: null },
     );
     return Array.isArray(answer) ? answer : answer.prices;
   }

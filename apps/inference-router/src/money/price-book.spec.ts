@@ -6,11 +6,21 @@ describe('prices', () => {
   afterEach(async () => router?.stop());
   afterAll(async () => (await sharedPostgres()).stop());
 
-  it('503 while prices cannot be read; then the file\'s prices are set first, and samples where there are none', async () => {
+  it("503 while prices cannot be read; then the file's prices are set first, and samples where there are none", async () => {
     const ground = await startGround();
     ground.billing.away = /./;
-    ground.billing.prices.set('model.glm-5.3.input', { id: 'model.glm-5.3.input', version: 3, amount: '1', unit: 'million tokens' });
-    ground.billing.prices.set('model.glm-5.2.input', { id: 'model.glm-5.2.input', version: 7, amount: '77000000000', unit: 'million tokens' });
+    ground.billing.prices.set('model.glm-5.3.input', {
+      id: 'model.glm-5.3.input',
+      version: 3,
+      amount: '1',
+      unit: 'million tokens',
+    });
+    ground.billing.prices.set('model.glm-5.2.input', {
+      id: 'model.glm-5.2.input',
+      version: 7,
+      amount: '77000000000',
+      unit: 'million tokens',
+    });
     router = await startRouter({ ground });
     const ask = () => router.chat({ model: 'glm-5.3', messages: [{ role: 'user', content: 'hi' }] });
     const refused = await ask();

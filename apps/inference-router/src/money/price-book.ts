@@ -32,7 +32,11 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
     health: HealthRegistry,
   ) {
     // Answers need prices, but the catalogue and /healthz do not: shown, not required.
-    health.add('prices', () => ({ ok: this.isFresh(), required: false, detail: this.isFresh() ? 'read' : 'not read yet' }));
+    health.add('prices', () => ({
+      ok: this.isFresh(),
+      required: false,
+      detail: this.isFresh() ? 'read' : 'not read yet',
+    }));
   }
 
   /** Reads prices in the background until identity-billing answers; it may start later than this service. */
@@ -106,7 +110,8 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
       const own: Partial<ModelPrices> = this.catalogue.priceOverrides.get(model.id) ?? {};
       for (const kind of priceKinds) {
         const id = priceId(model.id, kind);
-        const amount = own[kind]?.toString() ?? (known.has(id) ? undefined : model.samplePrices[kind].toString());
+        const amount =
+          own[kind]?.toString() ?? (known.has(id) ? undefined : model.samplePrices[kind].toString());
         if (amount !== undefined && known.get(id) !== amount) wanted.push({ id, amount, unit });
       }
     }

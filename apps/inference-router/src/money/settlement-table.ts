@@ -20,7 +20,13 @@ export class SettlementTable {
   constructor(private readonly database: Database) {}
 
   /** The row that outlives this process, before anything is held. */
-  async open(operationId: string, account: string, held: Nano, owner: string, leaseSeconds: number): Promise<void> {
+  async open(
+    operationId: string,
+    account: string,
+    held: Nano,
+    owner: string,
+    leaseSeconds: number,
+  ): Promise<void> {
     await this.database.transaction(
       (tx) =>
         tx.query(
@@ -35,7 +41,8 @@ export class SettlementTable {
   /** Forgets a request whose hold was refused: there is nothing to settle. */
   async forget(operationId: string, account: string): Promise<void> {
     await this.database.transaction(
-      (tx) => tx.query("delete from settlement where operation_id = $1::uuid and state = 'open'", [operationId]),
+      (tx) =>
+        tx.query("delete from settlement where operation_id = $1::uuid and state = 'open'", [operationId]),
       account,
     );
   }
@@ -44,14 +51,25 @@ export class SettlementTable {
    * Decides the end of an open request. Its delivery belongs to the caller for `graceSeconds`, afterwards to any worker.
    * @returns false when it was decided before
    */
-  async decide(operationId: string, account: string, end: { amount: Nano; usage: UsageFacts } | null, graceSeconds: number): Promise<boolean> {
+  async decide(
+    operationId: string,
+    account: string,
+    end: { amount: Nano; usage: UsageFacts } | null,
+    graceSeconds: number,
+  ): Promise<boolean> {
     const rows = await this.database.transaction(
       (tx) =>
         tx.query(
           `update settlement set state = $2, amount = $3, usage = $4::jsonb, settled_at = now(),
              next_attempt_at = now() + make_interval(secs => $5)
            where operation_id = $1::uuid and state = 'open' returning 1`,
-          [operationId, end ? 'capture' : 'void', end?.amount ?? null, end ? JSON.stringify(end.usage) : null, graceSeconds],
+          [
+            operationId,
+            end ? 'capture' : 'void',
+            end?.amount ?? null,
+            end ? JSON.stringify(end.usage) : null,
+            graceSeconds,
+          ],
         ),
       account,
     );
@@ -88,9 +106,10 @@ export class SettlementTable {
   async postpone(operationId: string, account: string, seconds: number, error: string): Promise<void> {
     await this.database.transaction(
       (tx) =>
-        tx.query('update settlement set next_attempt_at = now() + make_interval(secs => $2), error = $3 where operation_id = $1::uuid', [
-          operationId, seconds, error.slice(0, 500),
-        ]),
+        tx.query(
+          'update settlement set next_attempt_at = now() + make_interval(secs => $2), error = $3 where operation_id = $1::uuid',
+          [operationId, seconds, error.slice(0, 500)],
+        ),
       account,
     );
   }
@@ -98,9 +117,10 @@ export class SettlementTable {
   /** This process is alive, and so are its open requests. */
   async renew(owner: string, leaseSeconds: number): Promise<void> {
     await this.database.transaction((tx) =>
-      tx.query("update settlement set lease_until = now() + make_interval(secs => $2) where state = 'open' and owner = $1::uuid", [
-        owner, leaseSeconds,
-      ]),
+      tx.query(
+        "update settlement set lease_until = now() + make_interval(secs => $2) where state = 'open' and owner = $1::uuid",
+        [owner, leaseSeconds],
+      ),
     );
   }
 
@@ -121,6 +141,8 @@ export class SettlementTable {
 
   /** Drops what has been delivered for a week. */
   async prune(): Promise<void> {
-    await this.database.transaction((tx) => tx.query("delete from settlement where state = 'done' and delivered_at < now() - interval '7 days'"));
+    await this.database.transaction((tx) =>
+      tx.query("delete from settlement where state = 'done' and delivered_at < now() - interval '7 days'"),
+    );
   }
 }

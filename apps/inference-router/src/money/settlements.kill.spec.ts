@@ -7,7 +7,16 @@ import { fileURLToPath } from 'node:url';
 import { identityHeader, IdentitySigner } from '@nebo/contracts';
 import { MasterKey } from '@nebo/service-kit';
 import { sharedPostgres } from '@nebo/test-kit';
-import { account, caller, type Ground, hangInTheMiddle, plenty, startGround, testConfig, until } from '../../test/harness.js';
+import {
+  account,
+  caller,
+  type Ground,
+  hangInTheMiddle,
+  plenty,
+  startGround,
+  testConfig,
+  until,
+} from '../../test/harness.js';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const usage = { prompt_tokens: 10, completion_tokens: 5 };
@@ -35,18 +44,27 @@ describe('a router that is killed', () => {
         cwd: here,
         stdio: ['ignore', 'ignore', 'pipe'],
         env: {
-          PATH: process.env['PATH'], NEBO_HOME: home, DATABASE_URL: ground.databaseUrl, NEBO_IDENTITY_BILLING_URL: ground.billing.url,
-          NEBO_INFERENCE_CONFIG: join(home, 'inference.yaml'), TEST_VENDOR_KEY: 'x', NEBO_INFERENCE_ROUTER_PORT: String(port),
+          PATH: process.env['PATH'],
+          NEBO_HOME: home,
+          DATABASE_URL: ground.databaseUrl,
+          NEBO_IDENTITY_BILLING_URL: ground.billing.url,
+          NEBO_INFERENCE_CONFIG: join(home, 'inference.yaml'),
+          TEST_VENDOR_KEY: 'x',
+          NEBO_INFERENCE_ROUTER_PORT: String(port),
         },
       },
     );
     let log = '';
     child.stderr!.on('data', (data: Buffer) => (log += data.toString()));
     const ready = /"port":(\d+)/;
-    await until(() => {
-      if (child!.exitCode !== null) throw new Error(log);
-      return ready.test(log);
-    }, `the child is ready: ${log}`, 25_000);
+    await until(
+      () => {
+        if (child!.exitCode !== null) throw new Error(log);
+        return ready.test(log);
+      },
+      `the child is ready: ${log}`,
+      25_000,
+    );
     return `http://127.0.0.1:${ready.exec(log)![1]}`;
   }
   const kill = async () => {
@@ -79,7 +97,11 @@ describe('a router that is killed', () => {
     expect(await rest).not.toContain('[DONE]');
     ground.billing.away = null;
     await start(0);
-    await until(() => ground.billing.inState('captured').length === 2, 'the settlement is delivered by the next process', 20_000);
+    await until(
+      () => ground.billing.inState('captured').length === 2,
+      'the settlement is delivered by the next process',
+      20_000,
+    );
     // The cut answer's hold comes back when the lease of the dead process ends.
     await until(() => ground.billing.inState('held').length === 0, 'nothing is held', 45_000);
     expect(ground.billing.inState('void')).toHaveLength(1);

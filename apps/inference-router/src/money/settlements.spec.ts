@@ -1,6 +1,16 @@
 import { Database } from '@nebo/persistence';
 import { sharedPostgres } from '@nebo/test-kit';
-import { account, type Ground, hangInTheMiddle, newCaller, plenty, type Router, startGround, startRouter, until } from '../../test/harness.js';
+import {
+  account,
+  type Ground,
+  hangInTheMiddle,
+  newCaller,
+  plenty,
+  type Router,
+  startGround,
+  startRouter,
+  until,
+} from '../../test/harness.js';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const usage = { prompt_tokens: 10, completion_tokens: 5 };
@@ -22,7 +32,10 @@ describe('settlements', () => {
   afterAll(async () => (await sharedPostgres()).stop());
 
   const ask = (body: Record<string, unknown> = {}) => router!.chat({ model: 'glm-5.3', messages, ...body });
-  const states = async () => (await router!.rows<{ state: string }>('select state from settlement order by created_at')).map((row) => row.state);
+  const states = async () =>
+    (await router!.rows<{ state: string }>('select state from settlement order by created_at')).map(
+      (row) => row.state,
+    );
 
   it('survive an outage of billing: the answer is given, the charge is delivered later, exactly once', async () => {
     router = await startRouter({ ground });
@@ -63,7 +76,11 @@ describe('settlements', () => {
     await router.stop();
     ground.billing.away = null;
     router = await startRouter({ ground });
-    await until(() => ground.billing.inState('captured').length === 2, 'captured by the next process', 15_000);
+    await until(
+      () => ground.billing.inState('captured').length === 2,
+      'captured by the next process',
+      15_000,
+    );
     expect(ground.billing.available(account)).toBe(plenty - 2n * cost);
   });
 
@@ -85,7 +102,8 @@ describe('settlements', () => {
     await ask();
     const database = router.nebo.services.get('inference-router')!.app.get(Database);
     const count = async (as?: string) => {
-      const read = (sql: { query<R>(text: string): Promise<R[]> }) => sql.query<{ count: bigint }>('select count(*) from settlement');
+      const read = (sql: { query<R>(text: string): Promise<R[]> }) =>
+        sql.query<{ count: bigint }>('select count(*) from settlement');
       return Number((as ? await database.transaction(read, as) : await read(database))[0]!.count);
     };
     expect(await count()).toBe(0);

@@ -1,5 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { Inject, Injectable, type BeforeApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
+import {
+  Inject,
+  Injectable,
+  type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
+} from '@nestjs/common';
 import type { Nano, PriceRef, UsageFacts } from '@nebo/contracts';
 import { ApiError, billingUnavailable, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Billing } from './billing.js';
@@ -54,7 +59,11 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
     every(1_000, 'delivery of settlements', () => this.deliverDue());
     every((leaseSeconds * 1_000) / 3, 'renewal of leases', () => this.renew());
     every(3_600_000, 'pruning of settlements', () => this.table.prune());
-    this.track(this.renew().then(() => this.deliverDue()).catch(() => undefined));
+    this.track(
+      this.renew()
+        .then(() => this.deliverDue())
+        .catch(() => undefined),
+    );
   }
 
   async beforeApplicationShutdown(): Promise<void> {
@@ -76,8 +85,14 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
     }
     try {
       await this.billing.reserve({
-        operation_id: operationId, account_id: account, kind: 'inference', key_id: key,
-        amount: amount.toString(), description, prices: [...prices], expires_in_seconds: 86_400,
+        operation_id: operationId,
+        account_id: account,
+        kind: 'inference',
+        key_id: key,
+        amount: amount.toString(),
+        description,
+        prices: [...prices],
+        expires_in_seconds: 86_400,
       });
     } catch (error) {
       if (error instanceof ApiError && error.status === 402) {
@@ -95,7 +110,14 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
    * @throws ApiError 503 when neither was possible; the hold is given back then
    */
   async capture(operationId: string, account: string, amount: Nano, usage: UsageFacts): Promise<void> {
-    const due: DueSettlement = { operation_id: operationId, account_id: account, state: 'capture', amount, usage, attempts: 0 };
+    const due: DueSettlement = {
+      operation_id: operationId,
+      account_id: account,
+      state: 'capture',
+      amount,
+      usage,
+      attempts: 0,
+    };
     let written: boolean;
     try {
       written = await this.table.decide(operationId, account, { amount, usage }, graceSeconds);
@@ -117,7 +139,14 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
       this.runtime.log.error({ err, operation_id: operationId }, 'a hold could not be given back now');
       return;
     }
-    const due: DueSettlement = { operation_id: operationId, account_id: account, state: 'void', amount: null, usage: null, attempts: 0 };
+    const due: DueSettlement = {
+      operation_id: operationId,
+      account_id: account,
+      state: 'void',
+      amount: null,
+      usage: null,
+      attempts: 0,
+    };
     await this.withPatience(this.tryDeliver(due, true));
   }
 
@@ -127,7 +156,8 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
     this.isDelivering = true;
     try {
       const abandoned = await this.table.voidAbandoned(this.owner);
-      if (abandoned > 0) this.runtime.log.warn({ abandoned }, 'requests of a process that is gone are given back');
+      if (abandoned > 0)
+        this.runtime.log.warn({ abandoned }, 'requests of a process that is gone are given back');
       for (;;) {
         const due = await this.table.claim(batch, claimSeconds);
         const taken = await Promise.all(due.map((one) => this.tryDeliver(one, true)));
@@ -150,26 +180,44 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
       await this.deliver(due);
     } catch (error) {
       if (!isFinal(error)) {
-        this.runtime.log.warn({ err: error, operation_id: operationId }, 'a settlement waits for identity-billing');
+        this.runtime.log.warn(
+          { err: error, operation_id: operationId },
+          'a settlement waits for identity-billing',
+        );
         // Doubling from one second to half a minute.
         const wait = Math.min(2 ** due.attempts, 30);
-        if (hasRow) await this.table.postpone(operationId, account, wait, (error as Error).message).catch(() => undefined);
+        if (hasRow)
+          await this.table
+            .postpone(operationId, account, wait, (error as Error).message)
+            .catch(() => undefined);
         return false;
       }
       // What was never held needs no giving back.
       if (due.state === 'capture' || error.status !== 404) {
         refusal = `${error.status} ${error.code}: ${error.message}`;
-        this.runtime.log.error({ operation_id: operationId, refusal, amount: due.amount?.toString() }, 'identity-billing refused a settlement');
+        this.runtime.log.error(
+          { operation_id: operationId, refusal, amount: due.amount?.toString() },
+          'identity-billing refused a settlement',
+        );
       }
     }
     // A lost update here only means a repeat, which identity-billing answers as before.
-    if (hasRow) await this.table.finish(operationId, account, refusal).catch((err: unknown) => this.runtime.log.warn({ err }, 'settlement row'));
+    if (hasRow)
+      await this.table
+        .finish(operationId, account, refusal)
+        .catch((err: unknown) => this.runtime.log.warn({ err }, 'settlement row'));
     return true;
   }
 
   private async deliver({ operation_id, account_id, state, amount, usage }: DueSettlement): Promise<void> {
     if (state === 'void') await this.billing.giveBack({ operation_id, account_id });
-    else await this.billing.capture({ operation_id, account_id, amount: String(amount), ...(usage ? { usage } : {}) });
+    else
+      await this.billing.capture({
+        operation_id,
+        account_id,
+        amount: String(amount),
+        ...(usage ? { usage } : {}),
+      });
   }
 
   private async withPatience(work: Promise<unknown>): Promise<void> {

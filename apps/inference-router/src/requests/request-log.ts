@@ -1,4 +1,9 @@
-import { Inject, Injectable, type BeforeApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
+import {
+  Inject,
+  Injectable,
+  type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
+} from '@nestjs/common';
 import type { Nano } from '@nebo/contracts';
 import { Database, type SqlValue } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
@@ -34,9 +39,26 @@ export interface RequestRecord {
 }
 
 const columns = [
-  'operation_id', 'request_id', 'account_id', 'key_id', 'format', 'model', 'upstream', 'streamed', 'status', 'outcome',
-  'finish_reason', 'input_tokens', 'cached_tokens', 'output_tokens', 'reasoning_tokens', 'price_version', 'cost',
-  'started_at', 'first_byte_at', 'ended_at',
+  'operation_id',
+  'request_id',
+  'account_id',
+  'key_id',
+  'format',
+  'model',
+  'upstream',
+  'streamed',
+  'status',
+  'outcome',
+  'finish_reason',
+  'input_tokens',
+  'cached_tokens',
+  'output_tokens',
+  'reasoning_tokens',
+  'price_version',
+  'cost',
+  'started_at',
+  'first_byte_at',
+  'ended_at',
 ];
 /** Rows wait for each other this long, so that many requests are one statement. Milliseconds. */
 const gather = 200;
@@ -61,7 +83,9 @@ export class RequestLog implements OnApplicationBootstrap, BeforeApplicationShut
     const days = this.runtime.config.int('NEBO_REQUEST_LOG_DAYS', 90, { min: 1 });
     this.pruner = setInterval(() => {
       this.database
-        .transaction((tx) => tx.query('delete from request_log where ended_at < now() - make_interval(days => $1)', [days]))
+        .transaction((tx) =>
+          tx.query('delete from request_log where ended_at < now() - make_interval(days => $1)', [days]),
+        )
         .catch((err: unknown) => this.runtime.log.warn({ err }, 'pruning of the request log failed'));
     }, 3_600_000).unref();
   }
@@ -104,10 +128,18 @@ export class RequestLog implements OnApplicationBootstrap, BeforeApplicationShut
 
   private async insert(rows: readonly RequestRecord[]): Promise<void> {
     const values: SqlValue[] = [];
-    const tuples = rows.map((row) => `(${valuesOf(row).map((value) => `$${values.push(value)}`).join(', ')})`);
+    const tuples = rows.map(
+      (row) =>
+        `(${valuesOf(row)
+          .map((value) => `$${values.push(value)}`)
+          .join(', ')})`,
+    );
     try {
       await this.database.transaction((tx) =>
-        tx.query(`insert into request_log (${columns.join(', ')}) values ${tuples.join(', ')} on conflict do nothing`, values),
+        tx.query(
+          `insert into request_log (${columns.join(', ')}) values ${tuples.join(', ')} on conflict do nothing`,
+          values,
+        ),
       );
     } catch (err) {
       this.runtime.log.warn({ err, rows: rows.length }, 'rows of the request log are lost');
@@ -118,8 +150,25 @@ export class RequestLog implements OnApplicationBootstrap, BeforeApplicationShut
 function valuesOf(row: RequestRecord): SqlValue[] {
   const { counters } = row;
   return [
-    row.operationId, row.requestId, row.account, row.key, row.format, row.model, row.upstream, row.streamed, row.status,
-    row.outcome, row.finish, counters?.input ?? null, counters?.cached ?? null, counters?.output ?? null,
-    counters?.reasoning ?? null, row.priceVersion, row.cost, row.startedAt, row.firstByteAt, row.endedAt,
+    row.operationId,
+    row.requestId,
+    row.account,
+    row.key,
+    row.format,
+    row.model,
+    row.upstream,
+    row.streamed,
+    row.status,
+    row.outcome,
+    row.finish,
+    counters?.input ?? null,
+    counters?.cached ?? null,
+    counters?.output ?? null,
+    counters?.reasoning ?? null,
+    row.priceVersion,
+    row.cost,
+    row.startedAt,
+    row.firstByteAt,
+    row.endedAt,
   ];
 }

@@ -13,7 +13,10 @@ export function lastUserText(messages: readonly OrderMessage[]): string {
 
 function textOf({ content }: OrderMessage): string {
   if (typeof content === 'string') return content;
-  return (content ?? []).map((part) => (part.type === 'text' ? part.text : '')).join(' ').trim();
+  return (content ?? [])
+    .map((part) => (part.type === 'text' ? part.text : ''))
+    .join(' ')
+    .trim();
 }
 
 /** Simulated tokens of a picture. */
@@ -25,7 +28,8 @@ export function countPrompt(messages: readonly OrderMessage[], tools: readonly T
   for (const message of messages) {
     count += 4 + pieces(textOf(message)).length + pieces(message.reasoning_content ?? '').length;
     if (message.tool_calls) count += pieces(JSON.stringify(message.tool_calls)).length;
-    if (Array.isArray(message.content)) count += imageTokens * message.content.filter((part) => part.type === 'image_url').length;
+    if (Array.isArray(message.content))
+      count += imageTokens * message.content.filter((part) => part.type === 'image_url').length;
   }
   if (tools.length > 0) count += pieces(JSON.stringify(tools)).length;
   return count;

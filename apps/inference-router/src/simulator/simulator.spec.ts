@@ -15,7 +15,10 @@ describe('the model simulator', () => {
   });
 
   it('says what it is, in text and header, the same every time, and is billed like a model', async () => {
-    const ask = () => client.chat.completions.create({ model: 'kimi-k3', messages: [{ role: 'user', content: 'Привет, мир' }] }).withResponse();
+    const ask = () =>
+      client.chat.completions
+        .create({ model: 'kimi-k3', messages: [{ role: 'user', content: 'Привет, мир' }] })
+        .withResponse();
     const [first, second] = [await ask(), await ask()];
     expect(first.response.headers.get('x-nebo-simulated')).toBe('true');
     const text = first.data.choices[0]!.message.content!;
@@ -31,7 +34,10 @@ describe('the model simulator', () => {
     let pieces = 0;
     let usage: OpenAI.CompletionUsage | null | undefined;
     for await (const chunk of await client.chat.completions.create({
-      model: 'glm-5.2', messages: [{ role: 'user', content: 'hello' }], stream: true, stream_options: { include_usage: true },
+      model: 'glm-5.2',
+      messages: [{ role: 'user', content: 'hello' }],
+      stream: true,
+      stream_options: { include_usage: true },
     })) {
       if (chunk.choices[0]?.delta.content) pieces += 1;
       usage = chunk.usage ?? usage;
@@ -41,13 +47,21 @@ describe('the model simulator', () => {
   });
 
   it('keeps to the ceiling', async () => {
-    const answer = await client.chat.completions.create({ model: 'glm-5.2', messages: [{ role: 'user', content: 'hello' }], max_tokens: 5 });
+    const answer = await client.chat.completions.create({
+      model: 'glm-5.2',
+      messages: [{ role: 'user', content: 'hello' }],
+      max_tokens: 5,
+    });
     expect(answer).toMatchObject({ choices: [{ finish_reason: 'length' }], usage: { completion_tokens: 5 } });
   });
 
   it('reasons when it is on, and not when it is off', async () => {
     const ask = async (model: string, effort?: 'none' | 'low') => {
-      const answer = await client.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], ...(effort ? { reasoning_effort: effort } : {}) });
+      const answer = await client.chat.completions.create({
+        model,
+        messages: [{ role: 'user', content: 'x' }],
+        ...(effort ? { reasoning_effort: effort } : {}),
+      });
       return answer.usage!.completion_tokens_details!.reasoning_tokens;
     };
     expect(await ask('deepseek-v4-pro')).toBeGreaterThan(0);
@@ -57,12 +71,29 @@ describe('the model simulator', () => {
   });
 
   it('calls a tool that is asked for, and goes on with its result', async () => {
-    const tools = [{ type: 'function' as const, function: { name: 'get_weather', parameters: { type: 'object', properties: { city: { type: 'string' }, days: { type: 'integer' } }, required: ['city'] } } }];
-    const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'user', content: 'Please use the tool get_weather' }];
+    const tools = [
+      {
+        type: 'function' as const,
+        function: {
+          name: 'get_weather',
+          parameters: {
+            type: 'object',
+            properties: { city: { type: 'string' }, days: { type: 'integer' } },
+            required: ['city'],
+          },
+        },
+      },
+    ];
+    const messages: OpenAI.ChatCompletionMessageParam[] = [
+      { role: 'user', content: 'Please use the tool get_weather' },
+    ];
     const first = await client.chat.completions.create({ model: 'kimi-k3', messages, tools });
     expect(first.choices[0]).toMatchObject({ finish_reason: 'tool_calls', message: { content: null } });
     const [call] = first.choices[0]!.message.tool_calls!;
-    expect(call).toMatchObject({ type: 'function', function: { name: 'get_weather', arguments: '{"city":"example"}' } });
+    expect(call).toMatchObject({
+      type: 'function',
+      function: { name: 'get_weather', arguments: '{"city":"example"}' },
+    });
     messages.push(first.choices[0]!.message, { role: 'tool', tool_call_id: call!.id, content: 'sunny' });
     const second = await client.chat.completions.create({ model: 'kimi-k3', messages, tools });
     expect(second.choices[0]!.message.content).toContain('The tool returned: sunny');

@@ -29,14 +29,19 @@ export class SimulatorUpstream implements Upstream {
   }
 
   async open(_route: Route, body: Record<string, unknown>, signal: AbortSignal): Promise<UpstreamAnswer> {
-    return { contentType: 'text/event-stream', body: this.stream(body as unknown as SimulatorRequest, signal) };
+    return {
+      contentType: 'text/event-stream',
+      body: this.stream(body as unknown as SimulatorRequest, signal),
+    };
   }
 
   private async *stream(request: SimulatorRequest, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     let output = 0;
     let reasoning = 0;
-    const event = (value: object) => Buffer.from(`data: ${JSON.stringify({ object: 'chat.completion.chunk', ...value })}\n\n`);
-    const chunk = (delta: object, finish: string | null = null) => event({ choices: [{ index: 0, delta, finish_reason: finish }] });
+    const event = (value: object) =>
+      Buffer.from(`data: ${JSON.stringify({ object: 'chat.completion.chunk', ...value })}\n\n`);
+    const chunk = (delta: object, finish: string | null = null) =>
+      event({ choices: [{ index: 0, delta, finish_reason: finish }] });
     const hasRoom = () => output < request.max_tokens;
     yield chunk({ role: 'assistant', content: '' });
     let finish = 'stop';
@@ -75,7 +80,9 @@ interface Part {
 function* answerParts(request: SimulatorRequest): Generator<Part> {
   const effort = request.reasoning_effort;
   if (effort !== undefined && effort !== 'none') {
-    for (const piece of pieces('The simulator does not reason; this text stands where reasoning would be. ')) {
+    for (const piece of pieces(
+      'The simulator does not reason; this text stands where reasoning would be. ',
+    )) {
       yield { delta: { reasoning_content: piece }, tokens: 1 };
     }
   }
@@ -83,7 +90,12 @@ function* answerParts(request: SimulatorRequest): Generator<Part> {
   if (call) {
     const text = JSON.stringify(call.arguments);
     const id = `call_sim_${request.messages.length}`;
-    yield { delta: { tool_calls: [{ index: 0, id, type: 'function', function: { name: call.name, arguments: '' } }] }, tokens: 1 };
+    yield {
+      delta: {
+        tool_calls: [{ index: 0, id, type: 'function', function: { name: call.name, arguments: '' } }],
+      },
+      tokens: 1,
+    };
     for (const piece of pieces(text)) {
       yield { delta: { tool_calls: [{ index: 0, function: { arguments: piece } }] }, tokens: 1 };
     }

@@ -16,7 +16,12 @@ export class HttpUpstream implements Upstream, OnApplicationShutdown {
   constructor(@Inject(RUNTIME) runtime: Pick<Runtime, 'config'>) {
     const { connect } = upstreamLimits(runtime.config);
     // undici's own limits of 300 s would end long answers (inference-wire.md, 1.7).
-    this.agent = new Agent({ connect: { timeout: connect }, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: 30_000 });
+    this.agent = new Agent({
+      connect: { timeout: connect },
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      keepAliveTimeout: 30_000,
+    });
   }
 
   async open(route: Route, body: Record<string, unknown>, signal: AbortSignal): Promise<UpstreamAnswer> {
@@ -42,7 +47,10 @@ export class HttpUpstream implements Upstream, OnApplicationShutdown {
       throw new UpstreamError('unreachable', `${provider.name}: ${(cause as Error).message}`, { cause });
     }
     if (answer.statusCode !== 200) throw await refusal(route, answer);
-    const contentType = String(answer.headers['content-type'] ?? '').split(';', 1)[0]!.trim().toLowerCase();
+    const contentType = String(answer.headers['content-type'] ?? '')
+      .split(';', 1)[0]!
+      .trim()
+      .toLowerCase();
     return { contentType, body: answer.body };
   }
 

@@ -33,7 +33,8 @@ models:
     await second?.stop();
     await (await sharedPostgres()).stop();
   });
-  const ask = (body: Record<string, unknown> = {}) => router.chat({ model: 'deepseek-v4-pro', messages, ...body });
+  const ask = (body: Record<string, unknown> = {}) =>
+    router.chat({ model: 'deepseek-v4-pro', messages, ...body });
 
   it.each([
     ['has no connection', { refuse: true }],
@@ -42,7 +43,10 @@ models:
     ['is busy', { status: 429 }],
     ['breaks off before its first event', { raw: [] }],
     ['begins with an error', { raw: ['data: {"error":{"message":"x"}}\n\n'] }],
-    ['sends no stream', { handle: (_: unknown, response: { end(text: string): void }) => response.end('<html>') }],
+    [
+      'sends no stream',
+      { handle: (_: unknown, response: { end(text: string): void }) => response.end('<html>') },
+    ],
   ])('the next one answers when the first %s: one hold, one charge', async (_what, answer) => {
     router.upstream.next(answer as never);
     const response = await ask();
@@ -81,7 +85,9 @@ models:
     const call = { id: 'call_7', type: 'function', function: { name: 'f', arguments: '{}' } };
     const tools = [{ type: 'function', function: { name: 'f' } }];
     router.upstream.next({ reasoning: ['because'], toolCalls: [call] });
-    const first = (await (await ask({ tools })).json()) as { choices: [{ message: Record<string, unknown> }] };
+    const first = (await (await ask({ tools })).json()) as {
+      choices: [{ message: Record<string, unknown> }];
+    };
     const { reasoning_content: _, ...bare } = first.choices[0].message;
     const history = [...messages, bare, { role: 'tool', tool_call_id: 'call_7', content: 'done' }];
     await ask({ tools, messages: history });
@@ -93,10 +99,15 @@ models:
   });
 
   it('none hides reasoning that the vendor shows all the same, and bills it', async () => {
-    router.upstream.next({ reasoning: ['secret'], usage: { prompt_tokens: 1, completion_tokens: 2, completion_tokens_details: { reasoning_tokens: 1 } } });
+    router.upstream.next({
+      reasoning: ['secret'],
+      usage: { prompt_tokens: 1, completion_tokens: 2, completion_tokens_details: { reasoning_tokens: 1 } },
+    });
     const answer = await (await ask({ reasoning_effort: 'none' })).json();
     expect(JSON.stringify(answer)).not.toContain('secret');
-    expect(answer).toMatchObject({ usage: { completion_tokens: 2, completion_tokens_details: { reasoning_tokens: 1 } } });
+    expect(answer).toMatchObject({
+      usage: { completion_tokens: 2, completion_tokens_details: { reasoning_tokens: 1 } },
+    });
   });
 });
 

@@ -38,7 +38,11 @@ export class Upstreams {
    * @param check throws UpstreamError for a first chunk that is an error
    * @throws UpstreamError of the last upstream, or the abort's reason
    */
-  async open(order: Order, signal: AbortSignal, check: (chunk: Json, route: Route) => void): Promise<OpenAnswer> {
+  async open(
+    order: Order,
+    signal: AbortSignal,
+    check: (chunk: Json, route: Route) => void,
+  ): Promise<OpenAnswer> {
     const routes = pickOrder(order.offer.routes);
     // A kept connection may have died in silence; with a single route that deserves one more try.
     if (routes.length === 1) routes.push(routes[0]!);
@@ -62,7 +66,10 @@ export class Upstreams {
   }
 
   private async openOne(
-    order: Order, route: Route, signal: AbortSignal, check: (chunk: Json, route: Route) => void,
+    order: Order,
+    route: Route,
+    signal: AbortSignal,
+    check: (chunk: Json, route: Route) => void,
   ): Promise<OpenAnswer> {
     const attempt = new AbortController();
     const own = AbortSignal.any([signal, attempt.signal]);

@@ -148,4 +148,9 @@ export interface ReconcileReport {
 }
 
 /** Codes of 402 from `reserve`, told apart for the caller. */
-export const moneyRefusals = ['insufficient_balance', 'topup_required', 'key_limit_reached', 'held_in_flight'] as const;
+export const moneyRefusals = [
+  'insufficient_balance',
+  'topup_required',
+  'key_limit_reached',
+  'held_in_flight',
+] as const;

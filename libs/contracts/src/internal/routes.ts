@@ -39,4 +39,3 @@ export interface RoutesApplied {
    */
   routes?: { host: string; build_id: string | null }[];
 }
-

@@ -1,4 +1,12 @@
-import { AnyObjectField, BoolField, EnumField, ListField, StrField, StringsField, TimeField } from '../fields.js';
+import {
+  AnyObjectField,
+  BoolField,
+  EnumField,
+  ListField,
+  StrField,
+  StringsField,
+  TimeField,
+} from '../fields.js';
 
 /** One statement of a key's policy. */
 export class V1PolicyStatement {

@@ -15,7 +15,16 @@ export const appStatuses = ['inactive', 'pending', 'active'] as const;
 /** Words of `V1Build.status`: `success` is the good end, `error` and `cancelled` the bad ones. */
 export const buildStatuses = ['queued', 'building', 'success', 'error', 'cancelled'] as const;
 /** Words of `deploy_state`; `live` is the only success. */
-export const deployStates = ['rolling', 'live', 'failing', 'never_booted', 'build_failed', 'stale_serving', 'booted', 'unverified'] as const;
+export const deployStates = [
+  'rolling',
+  'live',
+  'failing',
+  'never_booted',
+  'build_failed',
+  'stale_serving',
+  'booted',
+  'unverified',
+] as const;
 
 /** A web app. */
 export class V1App {

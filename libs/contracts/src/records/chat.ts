@@ -8,13 +8,22 @@ import { ApiProperty } from '@nestjs/swagger';
 export class ChatCompletionRequest {
   @StrField({ description: 'Id of a model of the catalogue' })
   model!: string;
-  @ApiProperty({ type: 'array', items: { type: 'object', additionalProperties: true }, description: 'Messages with `role` and `content`' })
+  @ApiProperty({
+    type: 'array',
+    items: { type: 'object', additionalProperties: true },
+    description: 'Messages with `role` and `content`',
+  })
   messages!: object[];
   @BoolField({ default: false })
   stream?: boolean;
   @AnyObjectField({ optional: true, description: '`include_usage`: a last chunk with the counters' })
   stream_options?: object;
-  @IntField({ nullable: true, optional: true, min: 1, description: 'Output ceiling in tokens; 4096 when absent' })
+  @IntField({
+    nullable: true,
+    optional: true,
+    min: 1,
+    description: 'Output ceiling in tokens; 4096 when absent',
+  })
   max_tokens?: number | null;
   @IntField({ nullable: true, optional: true, min: 1 })
   max_completion_tokens?: number | null;

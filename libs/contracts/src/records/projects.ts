@@ -31,4 +31,3 @@ export class V1ProjectUpdate {
   @StrField({ nullable: true, optional: true, max: 16 })
   emoji?: string | null;
 }
-

@@ -58,7 +58,8 @@ export async function startServices(options: TestProcessOptions): Promise<TestPr
   for (const definition of options.definitions) {
     runtime.targets.set(definition.name, new LocalTarget(() => services.get(definition.name)!.fastify));
   }
-  for (const definition of options.definitions) services.set(definition.name, await bootService(definition, runtime));
+  for (const definition of options.definitions)
+    services.set(definition.name, await bootService(definition, runtime));
   return {
     runtime,
     services,
@@ -71,11 +72,18 @@ export async function startServices(options: TestProcessOptions): Promise<TestPr
           ...(body !== undefined && !Buffer.isBuffer(body) ? { 'content-type': 'application/json' } : {}),
           ...headers,
         },
-        ...(body === undefined ? {} : { payload: (Buffer.isBuffer(body) ? body : JSON.stringify(body)) as string }),
+        ...(body === undefined
+          ? {}
+          : { payload: (Buffer.isBuffer(body) ? body : JSON.stringify(body)) as string }),
       });
       const text = answer.body;
       const isJson = String(answer.headers['content-type'] ?? '').includes('json');
-      return { status: answer.statusCode, headers: answer.headers, text, body: isJson && text ? JSON.parse(text) : undefined };
+      return {
+        status: answer.statusCode,
+        headers: answer.headers,
+        text,
+        body: isJson && text ? JSON.parse(text) : undefined,
+      };
     },
     close: async () => {
       for (const service of services.values()) await service.close();

@@ -1,7 +1,16 @@
 import type { Dialect } from '../dialect.js';
 
 /** The vendor's codes of failures that come with HTTP 200, as the statuses that they amount to. */
-const statuses: Readonly<Record<number, number>> = { 1002: 429, 1004: 401, 1008: 402, 1026: 400, 1027: 400, 1039: 429, 2013: 400, 2049: 401 };
+const statuses: Readonly<Record<number, number>> = {
+  1002: 429,
+  1004: 401,
+  1008: 402,
+  1026: 400,
+  1027: 400,
+  1039: 429,
+  2013: 400,
+  2049: 401,
+};
 
 /** MiniMax. Without `reasoning_split` the reasoning would stand inside the text as `<think>`. */
 export const minimax: Dialect = {
@@ -9,7 +18,15 @@ export const minimax: Dialect = {
   ceilingField: 'max_completion_tokens',
   reasoning: { off: { thinking: { type: 'disabled' } }, on: { thinking: { type: 'adaptive' } } },
   always: { reasoning_split: true },
-  drops: ['logit_bias', 'parallel_tool_calls', 'seed', 'presence_penalty', 'frequency_penalty', 'logprobs', 'top_logprobs'],
+  drops: [
+    'logit_bias',
+    'parallel_tool_calls',
+    'seed',
+    'presence_penalty',
+    'frequency_penalty',
+    'logprobs',
+    'top_logprobs',
+  ],
   toolChoice: 'none',
   failure: (chunk) => {
     const told = chunk['base_resp'] as { status_code?: unknown; status_msg?: unknown } | undefined;

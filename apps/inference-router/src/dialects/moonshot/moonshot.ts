@@ -13,6 +13,14 @@ export const moonshot: Dialect = {
     levels: { minimal: 'low', low: 'low', medium: 'high', high: 'high', xhigh: 'max', max: 'max' },
     level: (word) => ({ reasoning_effort: word }),
   },
-  drops: ['temperature', 'top_p', 'presence_penalty', 'frequency_penalty', 'logit_bias', 'parallel_tool_calls', 'seed'],
+  drops: [
+    'temperature',
+    'top_p',
+    'presence_penalty',
+    'frequency_penalty',
+    'logit_bias',
+    'parallel_tool_calls',
+    'seed',
+  ],
   reasoningBack: { placeholder: ' ' },
 };

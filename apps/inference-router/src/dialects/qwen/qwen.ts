@@ -1,7 +1,13 @@
 import type { Dialect } from '../dialect.js';
 
 /** Thinking tokens that a level may take; the vendor knows no levels, only a budget. */
-const budgets: Readonly<Record<string, number>> = { minimal: 1_024, low: 2_048, medium: 8_192, high: 32_768, max: 81_920 };
+const budgets: Readonly<Record<string, number>> = {
+  minimal: 1_024,
+  low: 2_048,
+  medium: 8_192,
+  high: 32_768,
+  max: 81_920,
+};
 
 /**
  * Alibaba, Qwen. The vendor's `max_tokens` may not cover thinking, so the budget is kept below the request's ceiling;
@@ -14,7 +20,9 @@ export const qwen: Dialect = {
     off: { enable_thinking: false },
     on: { enable_thinking: true },
     levels: { minimal: 'minimal', low: 'low', medium: 'medium', high: 'high', xhigh: 'max', max: 'max' },
-    level: (word, ceiling) => ({ thinking_budget: Math.max(1, Math.min(budgets[word] ?? 8_192, ceiling - 1)) }),
+    level: (word, ceiling) => ({
+      thinking_budget: Math.max(1, Math.min(budgets[word] ?? 8_192, ceiling - 1)),
+    }),
   },
   drops: ['logit_bias'],
 };

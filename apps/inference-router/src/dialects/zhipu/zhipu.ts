@@ -12,7 +12,15 @@ export const zhipu: Dialect = {
   },
   // Otherwise a call's arguments come in one late piece.
   withTools: { tool_stream: true },
-  drops: ['parallel_tool_calls', 'logit_bias', 'logprobs', 'top_logprobs', 'presence_penalty', 'frequency_penalty', 'seed'],
+  drops: [
+    'parallel_tool_calls',
+    'logit_bias',
+    'logprobs',
+    'top_logprobs',
+    'presence_penalty',
+    'frequency_penalty',
+    'seed',
+  ],
   toolChoice: 'auto',
   finish: { sensitive: 'content_filter', network_error: 'broken', model_context_window_exceeded: 'length' },
 };

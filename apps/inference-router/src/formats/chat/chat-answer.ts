@@ -14,7 +14,8 @@ export interface ChatHead {
 export class ChatAnswer {
   private readonly content: string[] = [];
   private readonly reasoning: string[] = [];
-  private readonly calls: { id: string; type: 'function'; function: { name: string; arguments: string } }[] = [];
+  private readonly calls: { id: string; type: 'function'; function: { name: string; arguments: string } }[] =
+    [];
   private readonly logprobs: unknown[] = [];
 
   add(pieces: readonly Piece[]): void {
@@ -24,7 +25,11 @@ export class ChatAnswer {
       const tokens = (logprobs as { content?: unknown } | undefined)?.content;
       if (Array.isArray(tokens)) this.logprobs.push(...(tokens as unknown[]));
       for (const piece of toolCalls ?? []) {
-        const call = (this.calls[piece.index] ??= { id: '', type: 'function', function: { name: '', arguments: '' } });
+        const call = (this.calls[piece.index] ??= {
+          id: '',
+          type: 'function',
+          function: { name: '', arguments: '' },
+        });
         if (piece.id) call.id = piece.id;
         if (piece.function.name) call.function.name = piece.function.name;
         call.function.arguments += piece.function.arguments ?? '';

@@ -27,15 +27,21 @@ export function readMessages(value: unknown, model: CatalogueModel): OrderMessag
 
 function readMessage(value: unknown, index: number, model: CatalogueModel): OrderMessage {
   const at = `messages.${index}`;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid(`${at}: must be an object`);
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw invalid(`${at}: must be an object`);
   const given = value as Json;
-  const role = typeof given['role'] === 'string' && Object.hasOwn(roles, given['role']) ? roles[given['role']] : undefined;
+  const role =
+    typeof given['role'] === 'string' && Object.hasOwn(roles, given['role'])
+      ? roles[given['role']]
+      : undefined;
   if (!role) throw invalid(`${at}.role: must be one of ${Object.keys(roles).join(', ')}`);
   const calls = role === 'assistant' ? readCalls(given['tool_calls'], at) : [];
   const content = readContent(given['content'], at, model);
-  if (content === null && role !== 'assistant') throw invalid(`${at}.content: must be a text or a list of parts`);
+  if (content === null && role !== 'assistant')
+    throw invalid(`${at}.content: must be a text or a list of parts`);
   const reasoning = given['reasoning_content'] ?? given['reasoning'];
-  if (role === 'tool' && typeof given['tool_call_id'] !== 'string') throw invalid(`${at}.tool_call_id: must be a string`);
+  if (role === 'tool' && typeof given['tool_call_id'] !== 'string')
+    throw invalid(`${at}.tool_call_id: must be a string`);
   return {
     role,
     // An assistant's empty turn: some vendors refuse null without calls.
@@ -43,7 +49,9 @@ function readMessage(value: unknown, index: number, model: CatalogueModel): Orde
     ...(typeof given['name'] === 'string' ? { name: given['name'] } : {}),
     ...(calls.length > 0 ? { tool_calls: calls } : {}),
     ...(role === 'tool' ? { tool_call_id: given['tool_call_id'] as string } : {}),
-    ...(role === 'assistant' && typeof reasoning === 'string' && reasoning !== '' ? { reasoning_content: reasoning } : {}),
+    ...(role === 'assistant' && typeof reasoning === 'string' && reasoning !== ''
+      ? { reasoning_content: reasoning }
+      : {}),
   };
 }
 
@@ -66,7 +74,9 @@ function readPart(value: unknown, at: string, model: CatalogueModel): OrderPart 
     case 'image_url':
       return readImage(part['image_url'], at, model);
     default:
-      throw unsupported(`${at}: parts of type ${JSON.stringify(part['type'] ?? null)} are not supported; text and images are`);
+      throw unsupported(
+        `${at}: parts of type ${JSON.stringify(part['type'] ?? null)} are not supported; text and images are`,
+      );
   }
 }
 
@@ -74,7 +84,8 @@ function readImage(value: unknown, at: string, model: CatalogueModel): OrderPart
   if (!model.vision) throw unsupported(`${at}: ${model.id} takes no images`);
   const { url, detail } = (typeof value === 'object' && value !== null ? value : {}) as Json;
   if (typeof url !== 'string') throw invalid(`${at}.image_url.url: must be a string`);
-  if (!/^(https?:\/\/|data:image\/)/i.test(url)) throw invalid(`${at}.image_url.url: must be an http link or a data: URI of an image`);
+  if (!/^(https?:\/\/|data:image\/)/i.test(url))
+    throw invalid(`${at}.image_url.url: must be an http link or a data: URI of an image`);
   return { type: 'image_url', image_url: { url, ...(typeof detail === 'string' ? { detail } : {}) } };
 }
 
@@ -84,7 +95,8 @@ function readCalls(value: unknown, at: string): ToolCall[] {
   return (value as unknown[]).map((call, index) => {
     const { id, function: told } = (typeof call === 'object' && call !== null ? call : {}) as Json;
     const { name, arguments: args } = (typeof told === 'object' && told !== null ? told : {}) as Json;
-    if (typeof id !== 'string' || typeof name !== 'string') throw invalid(`${at}.tool_calls.${index}: needs an id and a function with a name`);
+    if (typeof id !== 'string' || typeof name !== 'string')
+      throw invalid(`${at}.tool_calls.${index}: needs an id and a function with a name`);
     // Calls without arguments come back empty; vendors want JSON there.
     const text = typeof args === 'string' ? args || '{}' : JSON.stringify(args ?? {});
     return { id, type: 'function', function: { name, arguments: text } };

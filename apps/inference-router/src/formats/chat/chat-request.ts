@@ -24,8 +24,20 @@ const defaultCeiling = 4_096;
  * tiers, predictions), which no hold has covered.
  */
 const passedOn = [
-  'temperature', 'top_p', 'top_k', 'min_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty', 'repetition_penalty',
-  'logit_bias', 'logprobs', 'top_logprobs', 'response_format', 'parallel_tool_calls',
+  'temperature',
+  'top_p',
+  'top_k',
+  'min_p',
+  'stop',
+  'seed',
+  'presence_penalty',
+  'frequency_penalty',
+  'repetition_penalty',
+  'logit_bias',
+  'logprobs',
+  'top_logprobs',
+  'response_format',
+  'parallel_tool_calls',
 ] as const;
 
 /**
@@ -43,9 +55,11 @@ export function readChatRequest(body: unknown, catalogue: Catalogue, caller: Inf
   const effort = effortOf(request['reasoning_effort'], model);
   const ceilingField = given(request['max_completion_tokens']) ? 'max_completion_tokens' : 'max_tokens';
   const ceiling = ceilingOf(ceilingField, request[ceilingField], model, defaultCeiling);
-  if (given(request['n']) && request['n'] !== 1) throw badRequest('unsupported_parameter', 'n: only one answer per request is given');
+  if (given(request['n']) && request['n'] !== 1)
+    throw badRequest('unsupported_parameter', 'n: only one answer per request is given');
   for (const field of ['functions', 'function_call']) {
-    if (given(request[field])) throw badRequest('unsupported_parameter', `${field}: is not supported; use tools and tool_choice`);
+    if (given(request[field]))
+      throw badRequest('unsupported_parameter', `${field}: is not supported; use tools and tool_choice`);
   }
   const tools = readTools(request['tools']);
   const stream = flag(request['stream'], 'stream');
@@ -61,14 +75,20 @@ export function readChatRequest(body: unknown, catalogue: Catalogue, caller: Inf
       ceiling,
       stream,
     },
-    includeUsage: stream && flag((request['stream_options'] as Json | null | undefined)?.['include_usage'], 'stream_options.include_usage'),
+    includeUsage:
+      stream &&
+      flag(
+        (request['stream_options'] as Json | null | undefined)?.['include_usage'],
+        'stream_options.include_usage',
+      ),
   };
 }
 
 const given = (value: unknown): boolean => value !== undefined && value !== null;
 
 function flag(value: unknown, field: string): boolean {
-  if (given(value) && typeof value !== 'boolean') throw badRequest('invalid_request', `${field}: must be true or false`);
+  if (given(value) && typeof value !== 'boolean')
+    throw badRequest('invalid_request', `${field}: must be true or false`);
   return value === true;
 }
 
@@ -77,9 +97,13 @@ function effortOf(value: unknown, model: CatalogueModel): Effort | undefined {
   // Without reasoning the field changes nothing, whatever it says.
   if (!given(value) || !model.reasoning) return undefined;
   const effort = efforts.find((one) => one === value);
-  if (!effort) throw badRequest('invalid_reasoning_effort', `reasoning_effort: must be one of ${efforts.join(', ')}`);
+  if (!effort)
+    throw badRequest('invalid_reasoning_effort', `reasoning_effort: must be one of ${efforts.join(', ')}`);
   if (effort === 'none' && !model.reasoning.off) {
-    throw badRequest('invalid_reasoning_effort', `reasoning_effort: the reasoning of ${model.id} cannot be switched off; low is its shortest mode`);
+    throw badRequest(
+      'invalid_reasoning_effort',
+      `reasoning_effort: the reasoning of ${model.id} cannot be switched off; low is its shortest mode`,
+    );
   }
   return effort;
 }

@@ -16,7 +16,12 @@ export class ChatStream {
     head: ChatHead,
     private readonly includeUsage: boolean,
   ) {
-    const shared = JSON.stringify({ id: head.id, object: 'chat.completion.chunk', created: head.created, model: head.model });
+    const shared = JSON.stringify({
+      id: head.id,
+      object: 'chat.completion.chunk',
+      created: head.created,
+      model: head.model,
+    });
     this.prefix = `data: ${shared.slice(0, -1)},`;
   }
 
@@ -30,7 +35,8 @@ export class ChatStream {
   /** All that is held back until the answer is settled: the finish reason, the counters and the end mark. */
   end({ finish, counters }: Completed): string {
     let text = this.chunk({}, finish);
-    if (this.includeUsage && counters) text += `${this.prefix}"choices":[],"usage":${JSON.stringify(chatUsage(counters))}}\n\n`;
+    if (this.includeUsage && counters)
+      text += `${this.prefix}"choices":[],"usage":${JSON.stringify(chatUsage(counters))}}\n\n`;
     return `${text}data: [DONE]\n\n`;
   }
 
@@ -39,7 +45,12 @@ export class ChatStream {
       this.hasRole = true;
       delta = { role: 'assistant', content: '', ...delta };
     }
-    const choice = { index: 0, delta, ...(logprobs === undefined ? {} : { logprobs }), finish_reason: finish };
+    const choice = {
+      index: 0,
+      delta,
+      ...(logprobs === undefined ? {} : { logprobs }),
+      finish_reason: finish,
+    };
     // Clients that asked for counters get the field in every chunk, as the format has it.
     return `${this.prefix}"choices":[${JSON.stringify(choice)}]${this.includeUsage ? ',"usage":null' : ''}}\n\n`;
   }

@@ -1,5 +1,11 @@
 import { Body, Controller, Inject, Post, Req, Res } from '@nestjs/common';
-import { ChatCompletion, ChatCompletionRequest, formatRubles, type InferenceIdentity, Operation } from '@nebo/contracts';
+import {
+  ChatCompletion,
+  ChatCompletionRequest,
+  formatRubles,
+  type InferenceIdentity,
+  Operation,
+} from '@nebo/contracts';
 import { errorAnswer, InferenceCaller, inferenceErrorBody, RUNTIME, type Runtime } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Catalogue } from '../../catalogue/catalogue.js';
@@ -26,11 +32,19 @@ export class ChatController {
 
   @Post('completions')
   @Operation({
-    id: 'chat_create_completion', tag: 'chat', summary: 'Chat completion, plain or streamed', permission: [], resource: 'key',
-    body: ChatCompletionRequest, answer: ChatCompletion,
+    id: 'chat_create_completion',
+    tag: 'chat',
+    summary: 'Chat completion, plain or streamed',
+    permission: [],
+    resource: 'key',
+    body: ChatCompletionRequest,
+    answer: ChatCompletion,
   })
   async create(
-    @InferenceCaller() caller: InferenceIdentity, @Body() body: unknown, @Req() request: FastifyRequest, @Res() reply: FastifyReply,
+    @InferenceCaller() caller: InferenceIdentity,
+    @Body() body: unknown,
+    @Req() request: FastifyRequest,
+    @Res() reply: FastifyReply,
   ): Promise<void> {
     const gone = new AbortController();
     reply.raw.once('close', () => {
@@ -53,7 +67,12 @@ export class ChatController {
     }
   }
 
-  private async plain(admitted: Admitted, reply: FastifyReply, gone: AbortSignal, head: ChatHead): Promise<void> {
+  private async plain(
+    admitted: Admitted,
+    reply: FastifyReply,
+    gone: AbortSignal,
+    head: ChatHead,
+  ): Promise<void> {
     const answer = new ChatAnswer();
     const completed = await this.completions.run(admitted, { pieces: (pieces) => answer.add(pieces) }, gone);
     await reply
@@ -66,22 +85,37 @@ export class ChatController {
       .send(JSON.stringify(answer.body(head, completed)));
   }
 
-  private async stream(admitted: Admitted, reply: FastifyReply, gone: AbortSignal, stream: ChatStream): Promise<void> {
+  private async stream(
+    admitted: Admitted,
+    reply: FastifyReply,
+    gone: AbortSignal,
+    stream: ChatStream,
+  ): Promise<void> {
     const events = new EventReply(reply, headersOf(admitted), this.keepAlive);
     try {
-      const completed = await this.completions.run(admitted, { pieces: (pieces) => events.write(stream.pieces(pieces)) }, gone);
+      const completed = await this.completions.run(
+        admitted,
+        { pieces: (pieces) => events.write(stream.pieces(pieces)) },
+        gone,
+      );
       events.end(stream.end(completed));
     } catch (error) {
       events.close();
       if (!events.begun || error instanceof ClientGone) throw error;
       // Never a clean end: clients would take the part for the whole.
       const answer = errorAnswer(error, admitted.requestId);
-      this.runtime.log.error({ err: (error as Error).cause ?? error, request_id: admitted.requestId }, 'stream broke off');
+      this.runtime.log.error(
+        { err: (error as Error).cause ?? error, request_id: admitted.requestId },
+        'stream broke off',
+      );
       events.end(`data: ${JSON.stringify(inferenceErrorBody('/v1/chat/completions', answer))}\n\n`);
     }
   }
 }
 
 function headersOf({ order, operationId }: Admitted): Record<string, string> {
-  return { 'x-nebo-ledger-id': operationId, ...(order.offer.simulated ? { 'x-nebo-simulated': 'true' } : {}) };
+  return {
+    'x-nebo-ledger-id': operationId,
+    ...(order.offer.simulated ? { 'x-nebo-simulated': 'true' } : {}),
+  };
 }

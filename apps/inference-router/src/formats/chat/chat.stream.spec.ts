@@ -8,7 +8,13 @@ const usage = { prompt_tokens: 12, completion_tokens: 4, total_tokens: 16 };
 describe('streamed chat completions', () => {
   let router: Router;
   beforeAll(async () => {
-    router = await startRouter({ env: { NEBO_INFERENCE_KEEP_ALIVE: '1', NEBO_UPSTREAM_IDLE_TIMEOUT: '2', NEBO_UPSTREAM_FIRST_BYTE_TIMEOUT: '4' } });
+    router = await startRouter({
+      env: {
+        NEBO_INFERENCE_KEEP_ALIVE: '1',
+        NEBO_UPSTREAM_IDLE_TIMEOUT: '2',
+        NEBO_UPSTREAM_FIRST_BYTE_TIMEOUT: '4',
+      },
+    });
   });
   beforeEach(() => {
     router.upstream.reset();
@@ -25,7 +31,8 @@ describe('streamed chat completions', () => {
     const text = await response.text();
     return { response, text, events: eventsOf(text) };
   };
-  const client = () => new OpenAI({ baseURL: `${router.url}/v1`, apiKey: 'signed by the front', maxRetries: 0 });
+  const client = () =>
+    new OpenAI({ baseURL: `${router.url}/v1`, apiKey: 'signed by the front', maxRetries: 0 });
   const spent = () => plenty - router.billing.available(router.identity.account_id);
 
   it('the golden stream: role first, equal heads, reasoning, text, reason, end; no counters unasked', async () => {
@@ -41,7 +48,10 @@ describe('streamed chat completions', () => {
       `data: {"id":"chatcmpl-${id}","object":"chat.completion.chunk","created":${created},"model":"glm-5.3","choices":[{"index":0,"delta":${delta},"finish_reason":${finish}}]}\n\n`;
     expect(text).toBe(
       chunk('{"role":"assistant","content":"","reasoning_content":"Hm"}') +
-        chunk('{"content":"Hel"}') + chunk('{"content":"lo"}') + chunk('{}', '"stop"') + 'data: [DONE]\n\n',
+        chunk('{"content":"Hel"}') +
+        chunk('{"content":"lo"}') +
+        chunk('{}', '"stop"') +
+        'data: [DONE]\n\n',
     );
     expect(spent()).toBe(12n * 60_000n + 4n * 240_000n);
   });
@@ -50,8 +60,13 @@ describe('streamed chat completions', () => {
     router.upstream.next({ chunks: ['Hi'], usage: { ...usage, prompt_cache_hit_tokens: 8 } });
     const { events } = await stream({ stream_options: { include_usage: true } });
     const last = events.at(-2) as Record<string, unknown>;
-    expect(last).toMatchObject({ choices: [], usage: { ...usage, prompt_tokens_details: { cached_tokens: 8 } } });
-    expect(events.slice(0, -2).every((event) => (event as Record<string, unknown>)['usage'] === null)).toBe(true);
+    expect(last).toMatchObject({
+      choices: [],
+      usage: { ...usage, prompt_tokens_details: { cached_tokens: 8 } },
+    });
+    expect(events.slice(0, -2).every((event) => (event as Record<string, unknown>)['usage'] === null)).toBe(
+      true,
+    );
     expect(events.at(-1)).toBe('[DONE]');
   });
 
@@ -66,20 +81,37 @@ describe('streamed chat completions', () => {
     }
     expect(router.billing.inState('captured')).toHaveLength(1);
     const id = response.headers.get('x-nebo-ledger-id');
-    await until(async () => (await router.rows(`select 1 from settlement where operation_id = '${id}' and state = 'done'`)).length, 'the row is done');
+    await until(
+      async () =>
+        (await router.rows(`select 1 from settlement where operation_id = '${id}' and state = 'done'`))
+          .length,
+      'the row is done',
+    );
     const [row] = await until(async () => {
-      const found = await router.rows<Record<string, unknown>>(`select * from request_log where operation_id = '${id}'`);
+      const found = await router.rows<Record<string, unknown>>(
+        `select * from request_log where operation_id = '${id}'`,
+      );
       return found.length > 0 ? found : null;
     }, 'the row of the log');
     expect(row).toMatchObject({
-      model: 'glm-5.3', upstream: 'glm', format: 'chat', streamed: true, status: 200, outcome: 'complete', finish_reason: 'stop',
-      input_tokens: '12', output_tokens: '4', cost: String(12n * 60_000n + 4n * 240_000n), key_id: router.identity.key_id,
+      model: 'glm-5.3',
+      upstream: 'glm',
+      format: 'chat',
+      streamed: true,
+      status: 200,
+      outcome: 'complete',
+      finish_reason: 'stop',
+      input_tokens: '12',
+      output_tokens: '4',
+      cost: String(12n * 60_000n + 4n * 240_000n),
+      key_id: router.identity.key_id,
     });
     expect(Object.values(row!).join(' ')).not.toContain('Hi');
   });
 
   it('works with the official client, plain and streamed, with tool calls straightened', async () => {
-    const call = (delta: object) => `data: ${JSON.stringify({ choices: [{ index: 0, delta: { tool_calls: [delta] } }] })}\n\n`;
+    const call = (delta: object) =>
+      `data: ${JSON.stringify({ choices: [{ index: 0, delta: { tool_calls: [delta] } }] })}\n\n`;
     const raw = [
       call({ index: 0, id: 'functions.a:0', type: 'function', function: { name: 'a', arguments: '' } }),
       call({ index: 1, id: 'functions.b:1', type: 'function', function: { name: 'b', arguments: '{' } }),
@@ -90,14 +122,22 @@ describe('streamed chat completions', () => {
       'data: [DONE]\n\n',
     ];
     router.upstream.next({ raw }, { raw });
-    const tools = ['a', 'b'].map((name) => ({ type: 'function' as const, function: { name, parameters: { type: 'object' } } }));
+    const tools = ['a', 'b'].map((name) => ({
+      type: 'function' as const,
+      function: { name, parameters: { type: 'object' } },
+    }));
     const calls = [
       { id: 'functions.a:0', type: 'function', function: { name: 'a', arguments: '{"x":1}' } },
       { id: 'functions.b:1', type: 'function', function: { name: 'b', arguments: '{}' } },
     ];
     const plain = await client().chat.completions.create({ model: 'glm-5.3', messages, tools });
-    expect(plain.choices[0]).toMatchObject({ message: { content: null, tool_calls: calls }, finish_reason: 'tool_calls' });
-    const streamed = await client().chat.completions.stream({ model: 'glm-5.3', messages, tools }).finalChatCompletion();
+    expect(plain.choices[0]).toMatchObject({
+      message: { content: null, tool_calls: calls },
+      finish_reason: 'tool_calls',
+    });
+    const streamed = await client()
+      .chat.completions.stream({ model: 'glm-5.3', messages, tools })
+      .finalChatCompletion();
     expect(streamed.choices[0]!.message.tool_calls).toMatchObject(calls);
     expect(spent()).toBe(2n * (12n * 60_000n + 4n * 240_000n));
   });
@@ -113,14 +153,24 @@ describe('streamed chat completions', () => {
     );
     router.upstream.next({ raw: [...bytes].map((byte) => Buffer.of(byte)) });
     const { events } = await stream({ model: 'kimi-k3' });
-    const text = events.map((event) => (event as { choices?: { delta: { content?: string } }[] }).choices?.[0]?.delta.content ?? '').join('');
+    const text = events
+      .map(
+        (event) =>
+          (event as { choices?: { delta: { content?: string } }[] }).choices?.[0]?.delta.content ?? '',
+      )
+      .join('');
     expect(text).toBe('Привет 🙂');
     expect(events.at(-1)).toBe('[DONE]');
     expect(router.billing.inState('captured')).toHaveLength(1);
   });
 
   it('takes a host that ignores stream, and counters that grow with every chunk', async () => {
-    router.upstream.next({ body: { choices: [{ index: 0, message: { role: 'assistant', content: 'whole' }, finish_reason: 'stop' }], usage } });
+    router.upstream.next({
+      body: {
+        choices: [{ index: 0, message: { role: 'assistant', content: 'whole' }, finish_reason: 'stop' }],
+        usage,
+      },
+    });
     expect((await stream()).text).toContain('"content":"whole"');
     const piece = (count: number, finish: string | null = null) =>
       `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: 'x' }, finish_reason: finish }], usage: { prompt_tokens: 12, completion_tokens: count } })}\n\n`;
@@ -135,12 +185,18 @@ describe('streamed chat completions', () => {
     expect(response.status).toBe(200);
     expect(text).not.toContain('[DONE]');
     expect(text).not.toContain('"finish_reason":"stop"');
-    expect(events.at(-1)).toMatchObject({ error: { type: 'api_error', code: 'upstream_broken', message: expect.any(String) } });
+    expect(events.at(-1)).toMatchObject({
+      error: { type: 'api_error', code: 'upstream_broken', message: expect.any(String) },
+    });
     expect(spent()).toBe(0n);
     expect(router.billing.inState('void')).toHaveLength(1);
     await expect(async () => {
       router.upstream.next({ chunks: ['a', 'b', 'c', 'd'], cutAfter: 3 });
-      for await (const _ of await client().chat.completions.create({ model: 'glm-5.3', messages, stream: true }));
+      for await (const _ of await client().chat.completions.create({
+        model: 'glm-5.3',
+        messages,
+        stream: true,
+      }));
     }).rejects.toThrow(/broke off/);
   });
 
@@ -165,10 +221,18 @@ describe('streamed chat completions', () => {
   });
 
   it('an error that comes as the first event is a plain error, later one an event; its words are hidden', async () => {
-    router.upstream.next({ raw: ['data: {"error":{"message":"account 4711 is out of money","code":402}}\n\n'] });
+    router.upstream.next({
+      raw: ['data: {"error":{"message":"account 4711 is out of money","code":402}}\n\n'],
+    });
     const first = await stream();
     expect(first.response.status).toBe(502);
-    router.upstream.next({ raw: ['data: {"choices":[{"delta":{"content":"x"}}]}\n\n', 'data: {"error":{"message":"4711","code":429}}\n\n'], chunkDelay: 30 });
+    router.upstream.next({
+      raw: [
+        'data: {"choices":[{"delta":{"content":"x"}}]}\n\n',
+        'data: {"error":{"message":"4711","code":429}}\n\n',
+      ],
+      chunkDelay: 30,
+    });
     const later = await stream();
     expect(later.events.at(-1)).toMatchObject({ error: { code: 'upstream_busy' } });
     expect(first.text + later.text).not.toContain('4711');
@@ -185,15 +249,25 @@ describe('streamed chat completions', () => {
     router.upstream.next({ hang: true });
     const hung = await stream();
     expect(hung.events.at(-1)).toMatchObject({ error: { code: 'upstream_failed' } });
-    expect(await Promise.race([router.upstream.requests.at(-1)!.answered.then(() => 'closed'), new Promise((resolve) => setTimeout(resolve, 500, 'open'))])).toBe('closed');
+    expect(
+      await Promise.race([
+        router.upstream.requests.at(-1)!.answered.then(() => 'closed'),
+        new Promise((resolve) => setTimeout(resolve, 500, 'open')),
+      ]),
+    ).toBe('closed');
   });
 
   it('counters beyond what was held are charged at the hold, and output beyond the ceiling not at all', async () => {
-    router.upstream.next({ usage: { prompt_tokens: 5_000_000, completion_tokens: 1 } }, { usage: { prompt_tokens: 12, completion_tokens: 900 } });
+    router.upstream.next(
+      { usage: { prompt_tokens: 5_000_000, completion_tokens: 1 } },
+      { usage: { prompt_tokens: 12, completion_tokens: 900 } },
+    );
     const first = await stream({ max_tokens: 10 });
     const hold = router.billing.holds.get(first.response.headers.get('x-nebo-ledger-id')!)!;
     expect(hold.captured).toBe(hold.amount);
     const second = await stream({ max_tokens: 10 });
-    expect(router.billing.holds.get(second.response.headers.get('x-nebo-ledger-id')!)!.captured).toBe(12n * 60_000n + 10n * 240_000n);
+    expect(router.billing.holds.get(second.response.headers.get('x-nebo-ledger-id')!)!.captured).toBe(
+      12n * 60_000n + 10n * 240_000n,
+    );
   });
 });

@@ -1,0 +1,34 @@
+/**
+ * Installs helm for the chart's tests into `<GOPATH>/bin`, through `go install`: `node tools/deploy/install-helm.mjs`.
+ * Never called by a test. It takes four minutes and needs the Go module proxy; where helm or Go's absence makes it
+ * pointless it says so and ends well.
+ */
+import { spawnSync } from 'node:child_process';
+import { findHelm, goFolder } from './find-helm.mjs';
+
+const version = process.env.NEBO_HELM_VERSION ?? 'v3.19.0';
+const pkg = `helm.sh/helm/v3/cmd/helm@${version}`;
+
+const present = findHelm();
+if (present) {
+  console.log(`helm is here: ${present}`);
+} else if (!/^v3\.\d+\.\d+$/.test(version)) {
+  console.error(`install-helm: NEBO_HELM_VERSION must look like v3.19.0, not "${version}"`);
+  process.exitCode = 2;
+} else if (spawnSync('go', ['version']).status !== 0) {
+  console.error('helm is not here and neither is Go to build it with: tests of the chart skip');
+} else {
+  console.error(`… go install ${pkg} (about four minutes)`);
+  const env = { ...process.env, GOBIN: `${goFolder()}/bin`, CGO_ENABLED: '0' };
+  const done = spawnSync('go', ['install', '-trimpath', '-ldflags=-s -w', pkg], {
+    env,
+    stdio: 'inherit',
+    timeout: 1_500_000,
+  });
+  const found = findHelm();
+  if (done.status === 0 && found) console.log(`helm is here: ${found}`);
+  else {
+    console.error(`install-helm: go install ended with ${done.status ?? done.error?.message ?? done.signal}`);
+    process.exitCode = 1;
+  }
+}
