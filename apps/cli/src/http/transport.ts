@@ -1,4 +1,5 @@
 import { createReadStream } from 'node:fs';
+import type { Socket } from 'node:net';
 import type { Agent, ClientRequest, IncomingMessage, RequestOptions } from 'node:http';
 
 /** A body that can be sent again: a retry starts from its first byte. */
@@ -80,9 +81,10 @@ export class Transport {
         out.destroy(new ConnectionBroken('NO_ANSWER', `no byte came for ${idleMs / 1000} s`, false));
       });
       out.on('error', (error) => {
-        // The server may refuse an upload before its end: then its answer counts, not the broken pipe behind it.
-        if (!answered) setTimeout(() => reject(broken(error, signal)), body?.kind === 'file' ? 50 : 0);
+        if (!answered) reject(broken(error, signal));
       });
+      if (body?.kind === 'file')
+        out.once('socket', (socket) => hearOut(socket, () => answered || signal.aborted));
       if (body?.kind === 'file') sendFile(out, body);
       else out.end(body?.bytes);
     });
@@ -106,6 +108,20 @@ export class Transport {
     this.agents.set(name, agent);
     return agent;
   }
+}
+
+/**
+ * A server may refuse an upload before its end and close: then the next write fails, and Node would tear the socket
+ * down with the refusal still unread in it. The refusal is what the user must see, so reading gets a moment more.
+ */
+function hearOut(socket: Socket, enough: () => boolean): void {
+  const destroy = socket.destroy.bind(socket);
+  socket.destroy = (error?: Error) => {
+    const { code } = (error ?? {}) as NodeJS.ErrnoException;
+    if (enough() || (code !== 'EPIPE' && code !== 'ECONNRESET')) return destroy(error);
+    setTimeout(() => destroy(error), 250);
+    return socket;
+  };
 }
 
 function sendFile(
