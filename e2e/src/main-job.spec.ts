@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { request as httpRequest } from 'node:http';
+import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -69,7 +69,7 @@ describe('the main job', () => {
       const { port } = new URL(tls ? nebo.credentials.edge_tls_url : nebo.credentials.edge_url);
       const options = { host: '127.0.0.1', port, path, headers: { host }, agent: false } as const;
       const ca = tls ? readFileSync(join(nebo.home, 'ca/ca.pem')) : undefined;
-      const done = (response: import('node:http').IncomingMessage) =>
+      const done = (response: IncomingMessage) =>
         buffer(response).then(
           (bytes) =>
             resolve({ status: response.statusCode!, text: bytes.toString(), headers: response.headers }),

@@ -9,7 +9,7 @@ test('stress', async () => {
   writeFileSync(join(site, 'big.bin'), execFileSync('head', ['-c', '8000000', '/dev/urandom'], { maxBuffer: 1e8 }));
   bench.api.app('site', bench.api.project('shop'));
   const codes: Record<string, number> = {};
-  for (let i = 0; i < 8; i++) {
+  for (let i = 0; i < 16; i++) {
     const all = await Promise.all([1,2,3].map(async () => { bench.api.answer('POST', /deployments$/, 'refuse'); return bench.run(['deploy', 'site', '--no-wait']); }));
     for (const r of all) { const k = `${r.code} ${/.*trying again.*|Too big/.exec(r.stderr)?.[0].replace(/:\d+/,'')}`; codes[k] = (codes[k] ?? 0) + 1; }
   }

@@ -94,7 +94,7 @@ seccompProfile:
 - name: NEBO_PRICES_FILE
   value: /etc/nebo/prices/prices.yaml
 {{- end }}
-{{- range $key, $value := merge (dict) (index $values.processes $name).settings $values.settings }}
+{{- range $key, $value := merge (dict) (default dict (index $values.processes $name).settings) $values.settings }}
 - name: {{ $key }}
   value: {{ $value | quote }}
 {{- end }}
