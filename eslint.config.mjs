@@ -33,8 +33,7 @@ export default tseslint.config(
         'error',
         {
           enforceBuildableLibDependency: false,
-          // The split form's starter is a script of tools/, shared with the benches.
-          allow: ['**/tools/start/*'],
+          allow: [],
           depConstraints: [
             { sourceTag: 'type:lib', onlyDependOnLibsWithTags: ['type:lib'] },
             { sourceTag: 'type:app', onlyDependOnLibsWithTags: ['type:lib'] },

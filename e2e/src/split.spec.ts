@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import OpenAI from 'openai';
 import { packFolder } from '@nebo/archive';
-import { findNatsServer, type Split, startSplit } from '../../tools/start/split.mjs';
+import { findNatsServer, type Split, startSplit } from '../harness/split.mjs';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { root, until } from '../harness/nebo.js';
 

@@ -3,7 +3,7 @@ import { ensureBuilt, ensureInstalled } from './install.mjs';
 
 await ensureInstalled();
 await ensureBuilt();
-const { startSplit } = await import('./split.mjs');
+const { startSplit } = await import('../../e2e/harness/split.mjs');
 try {
   const split = await startSplit({ verbose: true });
   const { accounts } = split.credentials;

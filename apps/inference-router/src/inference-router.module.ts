@@ -21,7 +21,7 @@ function catalogueOf({ config, log }: Runtime): Catalogue {
   const catalogue = loadCatalogue(config);
   const simulated = catalogue.simulated();
   if (simulated.length > 0) {
-    log.warn(
+    log.info(
       { models: simulated, file: catalogue.source },
       'these models are answered by the built-in simulator, not by real models',
     );

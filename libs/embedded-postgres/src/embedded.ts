@@ -41,17 +41,11 @@ export async function startEmbeddedPostgres(home: string, password: string): Pro
     await createData(binaries, home, data, password);
   }
   await endLeftover(data);
-  const port = await freePort();
-  let child: ChildProcess;
-  try {
-    child = await startServer(binaries, { data, port, log, settings });
-  } catch (error) {
-    const tail = (await logTail(log)).split('\n').at(-1);
-    throw new Error(
-      `PostgreSQL does not start on ${data}: ${tail || (error as Error).message} (log: ${log})`,
-      { cause: error },
-    );
-  }
+  const { port, child } = await startOnFreePort(
+    async (free) => startServer(binaries, { data, port: free, log, settings }),
+    log,
+    data,
+  );
   return {
     url: `postgres://postgres:${encodeURIComponent(password)}@127.0.0.1:${port}/postgres`,
     stop: () => endChild(child),
@@ -115,6 +109,28 @@ async function endChild(child: ChildProcess): Promise<void> {
   const timer = setTimeout(() => child.kill('SIGQUIT'), 5_000);
   await ended;
   clearTimeout(timer);
+}
+
+/** A port that was free may be taken a moment later by a neighbour: up to five are tried. */
+async function startOnFreePort(
+  start: (port: number) => Promise<ChildProcess>,
+  log: string,
+  data: string,
+): Promise<{ port: number; child: ChildProcess }> {
+  for (let attempt = 1; ; attempt += 1) {
+    const port = await freePort();
+    try {
+      return { port, child: await start(port) };
+    } catch (error) {
+      const tail = await logTail(log);
+      if (attempt < 5 && /could not bind|Address already in use/.test(tail)) continue;
+      const last = tail.split('\n').at(-1);
+      throw new Error(
+        `PostgreSQL does not start on ${data}: ${last || (error as Error).message} (log: ${log})`,
+        { cause: error },
+      );
+    }
+  }
 }
 
 /** A TCP port on loopback that is free now. */

@@ -7,11 +7,16 @@ import { root } from '../../start/node-binary.mjs';
 
 /** A TCP port that is free now. */
 export async function freePort() {
-  const server = createServer();
-  await new Promise((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address();
-  await new Promise((done) => server.close(done));
-  return port;
+  for (;;) {
+    // Below the range of outgoing connections: one of those could be gone again before it is used.
+    const port = 12_000 + Math.floor(Math.random() * 18_000);
+    const server = createServer();
+    const free = await new Promise((done) => {
+      server.once('error', () => done(false));
+      server.listen(port, '127.0.0.1', () => server.close(() => done(true)));
+    });
+    if (free) return port;
+  }
 }
 
 /** Waits until a URL answers 200; looks every 10 ms, since a start is measured with it. */

@@ -1,1 +1,1 @@
-export { startSplit } from '../../start/split.mjs';
+export { startSplit } from '../../../e2e/harness/split.mjs';

@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { nodeBinary, root } from './node-binary.mjs';
+import { nodeBinary, root } from '../../tools/start/node-binary.mjs';
 
 const services = ['identity-billing', 'compute', 'networking', 'dns', 'apps-builder', 'inference-router'];
 
@@ -18,11 +18,16 @@ export function findNatsServer() {
 }
 
 async function freePort() {
-  const server = createServer();
-  await new Promise((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address();
-  await new Promise((done) => server.close(done));
-  return port;
+  for (;;) {
+    // Below the range of outgoing connections: one of those could be gone again before it is used.
+    const port = 12_000 + Math.floor(Math.random() * 18_000);
+    const server = createServer();
+    const free = await new Promise((done) => {
+      server.once('error', () => done(false));
+      server.listen(port, '127.0.0.1', () => server.close(() => done(true)));
+    });
+    if (free) return port;
+  }
 }
 
 /** One child process with the end of what it printed, for error messages. */
