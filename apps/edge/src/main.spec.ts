@@ -87,7 +87,7 @@ function start(env: Record<string, string>): {
   const root = join(import.meta.dirname, '..');
   const child = spawn(
     process.execPath,
-    ['--conditions=nebo-src', '--import', './test/run-ts.mjs', 'src/main.ts'],
+    ['--conditions=nebo-src', '--import', '../../tools/test/run-ts.mjs', 'src/main.ts'],
     {
       cwd: root,
       env: { PATH: process.env['PATH'], ...env },

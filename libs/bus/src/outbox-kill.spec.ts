@@ -28,7 +28,7 @@ describe('kill -9 of a process that writes, relays and consumes', () => {
   ): Promise<ChildProcess> => {
     const test = fileURLToPath(new URL('../test/', import.meta.url));
     const child = fork(`${test}outbox-child.ts`, {
-      execArgv: ['--conditions', 'nebo-src', '--import', `${test}register.mjs`],
+      execArgv: ['--conditions', 'nebo-src', '--import', `${test}../../../tools/test/run-ts.mjs`],
       env: {
         PATH: process.env['PATH'],
         TEST_URL: schema.url,

@@ -11,7 +11,7 @@ import {
   ApiTags,
   type ApiQueryOptions,
 } from '@nestjs/swagger';
-import { HttpValidationErrorBody } from './records/errors.js';
+import { ErrorBody, HttpValidationErrorBody } from './records/errors.js';
 
 /** Which thing of the path a permission is asked for. */
 export type OperationResource =
@@ -59,6 +59,24 @@ export interface OperationSpec {
   query?: ApiQueryOptions[];
 }
 
+/**
+ * The refusals that any operation may answer with, all of one body. Declared one by one with a status and a schema, the form
+ * that client generators of all ages read: without them a generated client has an error's status only.
+ */
+export const commonErrors: Readonly<Record<number, string>> = {
+  400: 'The request could not be read',
+  401: 'The key is missing, unknown, revoked or disabled',
+  402: 'The balance does not suffice',
+  403: 'The key lacks the permission',
+  404: 'There is no such thing, or it is not visible to the key',
+  405: 'The path has no such method',
+  409: 'The state of the thing forbids it',
+  413: 'The body is too large',
+  415: 'The body has the wrong content type',
+  429: 'Too many requests; wait as Retry-After says',
+  503: 'A part that the answer needs is away; try again',
+};
+
 /** Metadata key under which a handler's spec is kept for the kit (content types, audit). */
 export const operationMetadata = 'nebo:operation';
 
@@ -70,6 +88,8 @@ export function Operation(spec: OperationSpec): MethodDecorator {
   const permissions = typeof spec.permission === 'string' ? [spec.permission] : [...spec.permission];
   const decorators: MethodDecorator[] = [
     SetMetadata(operationMetadata, spec),
+    // Metrics name the operation; an upload's media type the kit lets through to the handler as a stream.
+    RouteConfig({ operation: spec.id, ...(spec.upload ? { upload: spec.upload } : {}) }),
     HttpCode(status),
     ApiTags(spec.tag),
     ApiOperation({ operationId: spec.id, summary: spec.summary }),
@@ -87,6 +107,9 @@ export function Operation(spec: OperationSpec): MethodDecorator {
         : { status, description: 'Success', ...(spec.answer ? { type: spec.answer } : {}) },
     ),
     ApiResponse({ status: 422, description: 'Validation failed', type: HttpValidationErrorBody }),
+    ...Object.entries(commonErrors).map(([status, description]) =>
+      ApiResponse({ status: Number(status), description, type: ErrorBody }),
+    ),
   ];
   if (spec.body) decorators.push(ApiBody({ type: spec.body, required: !spec.bodyOptional }));
   if (spec.upload) {
@@ -94,8 +117,6 @@ export function Operation(spec: OperationSpec): MethodDecorator {
       ApiConsumes(spec.upload),
       ApiBody({ required: true, schema: { type: 'string', format: 'binary' } }),
       ApiExtension('x-nebo-upload', spec.upload),
-      // The kit lets this media type through to the handler as a stream.
-      RouteConfig({ upload: spec.upload }),
     );
   }
   for (const query of spec.query ?? []) decorators.push(ApiQuery({ required: false, ...query }));

@@ -19,7 +19,7 @@ describe('workers in processes of their own', () => {
   const start = async (name: string, stepMs: number, leaseMs: number): Promise<Child> => {
     const test = fileURLToPath(new URL('../test/', import.meta.url));
     const forked = fork(`${test}worker-child.ts`, {
-      execArgv: ['--conditions', 'nebo-src', '--import', `${test}register.mjs`],
+      execArgv: ['--conditions', 'nebo-src', '--import', `${test}../../../tools/test/run-ts.mjs`],
       env: {
         PATH: process.env['PATH'],
         TEST_URL: schema.url,

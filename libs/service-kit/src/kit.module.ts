@@ -10,14 +10,17 @@ import {
   Res,
 } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
+import { HttpAdapterHost } from '@nestjs/core';
 import { Database } from '@nebo/persistence';
-import type { FastifyReply } from 'fastify';
+import { createMetrics, isConfigured, type Metrics } from '@nebo/telemetry';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { ServiceDefinition } from './boot.js';
 import { EventsRunner } from './events-runner.js';
 import { HealthRegistry } from './health.js';
 import { pruneIdempotencyKeys } from './idempotency.js';
+import { countRequests, traceRequests } from './observe.js';
 import { Peers, SERVICE_NAME } from './peers.js';
-import { RUNTIME, type Runtime, schemaOf } from './runtime.js';
+import { METRICS, RUNTIME, type Runtime, schemaOf } from './runtime.js';
 
 /** `GET /healthz` of every service: 200 when all required parts are well, 503 with what is missing before. */
 @ApiExcludeController()
@@ -34,6 +37,35 @@ class HealthController {
     const report = await this.health.report();
     reply.status(report.ok ? 200 : 503);
     return { service: this.service, ...report };
+  }
+}
+
+/** `GET /metrics` of every service: figures of all services of the process. The gateway forwards no such path. */
+@ApiExcludeController()
+@Controller()
+class MetricsController {
+  constructor(@Inject(METRICS) private readonly metrics: Metrics) {}
+
+  @Get('metrics')
+  @Header('content-type', 'text/plain; version=0.0.4; charset=utf-8')
+  read(): Promise<string> {
+    return this.metrics.text();
+  }
+}
+
+/** Counts the requests of the service, and opens a span for each where traces go somewhere. */
+@Injectable()
+class Observation {
+  constructor(
+    { httpAdapter }: HttpAdapterHost,
+    @Inject(METRICS) metrics: Metrics,
+    @Inject(SERVICE_NAME) service: string,
+    @Inject(RUNTIME) { config }: Runtime,
+  ) {
+    // Before the routes: a hook reaches only what is registered after it.
+    const fastify = httpAdapter.getInstance<FastifyInstance>();
+    countRequests(fastify, metrics);
+    if (isConfigured(config.env)) traceRequests(fastify, service);
   }
 }
 
@@ -71,6 +103,7 @@ export class KitModule {
   static forService(definition: ServiceDefinition, runtime: Runtime): DynamicModule {
     const schema = schemaOf(definition.name);
     const health = new HealthRegistry();
+    const metrics = createMetrics(definition.name, runtime.figures);
     const database = new Database({
       url: runtime.databaseUrl(schema),
       schema,
@@ -88,13 +121,15 @@ export class KitModule {
         { provide: SERVICE_NAME, useValue: definition.name },
         { provide: Database, useValue: database },
         { provide: HealthRegistry, useValue: health },
+        { provide: METRICS, useValue: metrics },
+        Observation,
         Peers,
         Housekeeping,
         DatabaseCloser,
-        EventsRunner.provider(definition, runtime, database),
+        EventsRunner.provider(definition, runtime, database, metrics),
       ],
-      controllers: [HealthController],
-      exports: [RUNTIME, SERVICE_NAME, Database, HealthRegistry, Peers],
+      controllers: [HealthController, MetricsController],
+      exports: [RUNTIME, SERVICE_NAME, METRICS, Database, HealthRegistry, Peers],
     };
     return { module: KitModule, imports: [shared, definition.module] };
   }

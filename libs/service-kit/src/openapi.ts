@@ -5,6 +5,7 @@ import { DocumentBuilder, type OpenAPIObject, SwaggerModule } from '@nestjs/swag
 import { EmbeddedBus } from '@nebo/bus';
 import { IdentitySigner } from '@nebo/contracts';
 import { FolderBlobStore } from '@nebo/persistence';
+import { Figures } from '@nebo/telemetry';
 import { pino } from 'pino';
 import type { ServiceDefinition } from './boot.js';
 import { Config } from './config.js';
@@ -32,6 +33,7 @@ function idleRuntime(): Runtime {
     masterKey,
     signer: new IdentitySigner(masterKey.derive('identity')),
     bus: new EmbeddedBus(),
+    figures: new Figures(),
     blobs: new FolderBlobStore('/nonexistent'),
     targets: new Targets(),
     databaseUrl: () => 'postgres://nobody@127.0.0.1:1/none',

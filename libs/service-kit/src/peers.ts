@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Inject, Injectable } from '@nestjs/common';
 import { identityHeader } from '@nebo/contracts';
+import { activeTraceparent, withSpan } from '@nebo/telemetry';
 import { ApiError, unavailable } from './errors.js';
 import { RUNTIME, type Runtime } from './runtime.js';
 import { readText, type TargetAnswer } from './target.js';
@@ -42,10 +43,24 @@ export class Peers {
   }
 
   /** The same without reading the answer: for bytes. */
-  async raw(service: string, path: string, call: PeerCall): Promise<TargetAnswer> {
+  raw(service: string, path: string, call: PeerCall): Promise<TargetAnswer> {
+    return withSpan(
+      `call ${service}`,
+      () => ({ 'nebo.from': this.me, 'url.path': path.split('?', 1)[0]! }),
+      async (span) => {
+        const answer = await this.send(service, path, call);
+        span.setAttribute('http.response.status_code', answer.status);
+        return answer;
+      },
+      { kind: 'client' },
+    );
+  }
+
+  private async send(service: string, path: string, call: PeerCall): Promise<TargetAnswer> {
     const limit = AbortSignal.timeout(call.timeoutMs ?? 2_000);
     const signal = call.signal ? AbortSignal.any([call.signal, limit]) : limit;
     const body = call.body === undefined ? undefined : JSON.stringify(call.body);
+    const trace = activeTraceparent();
     try {
       return await this.runtime.targets.get(service).call({
         method: call.method ?? (body === undefined ? 'GET' : 'POST'),
@@ -58,6 +73,7 @@ export class Peers {
           }),
           'x-nebo-operation': call.operationId ?? randomUUID(),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(trace === null ? {} : { traceparent: trace }),
         },
         ...(body === undefined ? {} : { body }),
         signal,

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { EmbeddedBus, type EventBus, NatsBus } from '@nebo/bus';
 import { IdentitySigner } from '@nebo/contracts';
 import { commonMigrations, FolderBlobStore, migrate, roleUrl } from '@nebo/persistence';
+import { Figures, startTelemetry } from '@nebo/telemetry';
 import type { Logger } from 'pino';
 import { bootService, type RunningService, type ServiceDefinition } from './boot.js';
 import { Config, ConfigError } from './config.js';
@@ -45,6 +46,7 @@ export function createRuntime({ config, log, adminUrl, bus }: RuntimeOptions): R
     masterKey,
     signer: new IdentitySigner(masterKey.derive('identity')),
     bus,
+    figures: new Figures(),
     blobs: new FolderBlobStore(config.text('NEBO_BLOB_FOLDER', `${home}/blobs`)),
     targets,
     databaseUrl: (schema) => roleUrl(adminUrl, schema, masterKey.rolePassword(schema)),
@@ -107,6 +109,17 @@ export async function runAlone(definition: ServiceDefinition): Promise<void> {
   });
 }
 
+/**
+ * Starts the export of traces where the environment names a collector (`OTEL_EXPORTER_OTLP_ENDPOINT`); otherwise nothing is
+ * loaded. A collector that is away never fails the process.
+ * @returns sends what is waiting, at most 5 s, and stops
+ */
+export async function telemetryOf(name: string, config: Config, log: Logger): Promise<() => Promise<void>> {
+  const onError = (err: Error) => log.warn({ err }, 'traces cannot be sent');
+  const telemetry = await startTelemetry({ service: name, env: config.env, onError });
+  return () => telemetry.shutdown();
+}
+
 /** Starts something that runs until a signal; a wrong setting is one line and exit code 1. */
 export async function runProcess(
   name: string,
@@ -114,8 +127,10 @@ export async function runProcess(
 ): Promise<void> {
   const config = new Config();
   try {
-    const stop = await start(config, createLog(config, name));
-    stopOnSignal(stop);
+    const log = createLog(config, name);
+    const stopTelemetry = await telemetryOf(name, config, log);
+    const stop = await start(config, log);
+    stopOnSignal(() => stop().finally(stopTelemetry));
   } catch (error) {
     const plain = error instanceof ConfigError;
     process.stderr.write(`${name}: ${plain ? error.message : ((error as Error).stack ?? String(error))}\n`);

@@ -1,5 +1,6 @@
 import type { EventBus } from '@nebo/bus';
 import type { BlobStore } from '@nebo/persistence';
+import type { Figures } from '@nebo/telemetry';
 import type { Logger } from 'pino';
 import type { IdentitySigner } from '@nebo/contracts';
 import type { Config } from './config.js';
@@ -32,6 +33,8 @@ export interface Runtime {
   masterKey: MasterKey;
   signer: IdentitySigner;
   bus: EventBus;
+  /** Figures of all services of the process, for `/metrics`. */
+  figures: Figures;
   blobs: BlobStore;
   /** Where each service answers. */
   targets: Targets;
@@ -70,3 +73,6 @@ export class Targets {
 
 /** Injection token of the `Runtime`. */
 export const RUNTIME = Symbol('nebo:runtime');
+
+/** Injection token of the service's own `Metrics` of `@nebo/telemetry`; they show with those of its process. */
+export const METRICS = Symbol('nebo:metrics');

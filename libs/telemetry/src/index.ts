@@ -1,3 +1,4 @@
+export { Figures, type Refresh } from './figures.js';
 export {
   breakerStates,
   collectProcessMetrics,
@@ -8,7 +9,16 @@ export {
   Registry,
   type Metrics,
 } from './metrics.js';
-export { activeTraceparent, withSpan, type Attributes, type Span, type SpanOptions } from './spans.js';
+export { type CountRequest } from './request-figures.js';
+export {
+  activeTraceparent,
+  openSpan,
+  withSpan,
+  type Attributes,
+  type OpenSpan,
+  type Span,
+  type SpanOptions,
+} from './spans.js';
 export { isConfigured, startTelemetry, type Telemetry, type TelemetryOptions } from './start.js';
 export {
   childTraceparent,

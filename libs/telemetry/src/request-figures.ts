@@ -85,7 +85,7 @@ export class RequestFigures {
       for (const [index, value] of buckets.entries()) {
         count += value;
         const le = requestBuckets[index] ?? '+Inf';
-        samples.push({ metricName: `${secondsName}_bucket`, labels: { ...labels, le }, value: count });
+        samples.push({ metricName: `${secondsName}_bucket`, labels: { le, ...labels }, value: count });
       }
       // A route that nobody has asked shows nothing.
       if (count === 0) samples.splice(-buckets.length);

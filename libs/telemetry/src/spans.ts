@@ -86,6 +86,45 @@ export function withSpan<T>(
   }
 }
 
+/** A span that outlives a call, as a request's does; whoever opened it ends it. */
+export interface OpenSpan {
+  /** `traceparent` of this span, for what is called on its behalf. */
+  readonly traceparent: string;
+  /** Runs `fn` with this span as the active one, also in what it awaits. */
+  run<T>(fn: () => T): T;
+  /** Ends it once; later calls do nothing. */
+  end(last?: { name?: string; attributes?: Attributes; failed?: boolean }): void;
+}
+
+/**
+ * Opens a span that is ended by hand: for work that callbacks and streams finish. Only worth calling where an SDK is
+ * configured; without one it makes a span that goes nowhere.
+ */
+export function openSpan(name: string, attributes: Attributes, options: SpanOptions = {}): OpenSpan {
+  const parent = options.parent === undefined ? context.active() : under(options.parent);
+  const kind = kinds[options.kind ?? 'internal'];
+  const span = trace.getTracer('nebo').startSpan(name, { kind, attributes }, parent);
+  const within = trace.setSpan(parent, span);
+  let ended = false;
+  return {
+    traceparent: textOf(span),
+    run: (fn) => context.with(within, fn),
+    end(last = {}) {
+      if (ended) return;
+      ended = true;
+      if (last.name !== undefined) span.updateName(last.name);
+      if (last.attributes !== undefined) span.setAttributes(last.attributes);
+      if (last.failed) span.setStatus({ code: SpanStatusCode.ERROR });
+      span.end();
+    },
+  };
+}
+
+function textOf(span: Span): string {
+  const { traceId, spanId, traceFlags } = span.spanContext();
+  return formatTraceparent({ traceId, spanId, sampled: (traceFlags & TraceFlags.SAMPLED) !== 0 });
+}
+
 function isPromise(value: unknown): value is Promise<unknown> {
   return (
     value instanceof Promise || typeof (value as { then?: unknown } | null | undefined)?.then === 'function'
@@ -110,8 +149,7 @@ function under(parent: string | null): Context {
 
 /** `traceparent` of the active span; `otherwise` (what came in) when there is none, so that a trace is passed on. */
 export function activeTraceparent(otherwise: string | null = null): string | null {
-  const span = exporting ? trace.getActiveSpan()?.spanContext() : undefined;
-  if (span === undefined) return parseTraceparent(otherwise) === null ? null : otherwise;
-  const sampled = (span.traceFlags & TraceFlags.SAMPLED) !== 0;
-  return formatTraceparent({ traceId: span.traceId, spanId: span.spanId, sampled });
+  const span = exporting ? trace.getActiveSpan() : undefined;
+  if (span !== undefined) return textOf(span);
+  return parseTraceparent(otherwise) === null ? null : otherwise;
 }

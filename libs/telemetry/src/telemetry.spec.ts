@@ -1,51 +1,8 @@
 import { context, trace } from '@opentelemetry/api';
-import { createServer } from 'node:http';
-import { activeTraceparent, withSpan } from './spans.js';
+import { startOtlpReceiver as startReceiver } from '@nebo/test-kit';
+import { activeTraceparent, openSpan, withSpan } from './spans.js';
 import { isConfigured, startTelemetry } from './start.js';
 import { parseTraceparent } from './traceparent.js';
-
-interface ExportedSpan {
-  name: string;
-  traceId: string;
-  spanId: string;
-  parentSpanId?: string;
-  kind: number;
-  status: { code?: number; message?: string };
-  attributes: { key: string; value: Record<string, unknown> }[];
-  events: { name: string }[];
-}
-
-/** An OTLP/HTTP receiver that keeps what it is sent. */
-async function startReceiver(status = 200) {
-  const spans: ExportedSpan[] = [];
-  const services: unknown[] = [];
-  const paths: string[] = [];
-  const server = createServer((request, response) => {
-    const parts: Buffer[] = [];
-    request.on('data', (part: Buffer) => parts.push(part));
-    request.on('end', () => {
-      paths.push(request.url!);
-      const body = JSON.parse(Buffer.concat(parts).toString()) as {
-        resourceSpans: {
-          resource: { attributes: { key: string; value: { stringValue?: string } }[] };
-          scopeSpans: { spans: ExportedSpan[] }[];
-        }[];
-      };
-      for (const { resource, scopeSpans } of body.resourceSpans) {
-        services.push(resource.attributes.find(({ key }) => key === 'service.name')?.value.stringValue);
-        for (const scope of scopeSpans) spans.push(...scope.spans);
-      }
-      response.writeHead(status, { 'content-type': 'application/json' }).end('{}');
-    });
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  const stop = () => {
-    server.closeAllConnections();
-    server.close();
-  };
-  return { url: `http://127.0.0.1:${port}`, spans, services, paths, stop };
-}
 
 const incoming = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 
@@ -169,6 +126,34 @@ describe('with an OTLP receiver', () => {
     expect(find('broken').events[0]!.name).toBe('exception');
     expect(find('thrown').status.code).toBe(2);
     expect(find('alone').traceId).not.toBe(request.traceId);
+    receiver.stop();
+  });
+
+  it('keeps an open span over callbacks until its end, which is told once', async () => {
+    const receiver = await startReceiver();
+    const telemetry = await startTelemetry({
+      service: 'x',
+      env: { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url },
+    });
+    const span = openSpan('request', { a: 1 }, { parent: incoming, kind: 'server' });
+    await span.run(async () => {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      expect(activeTraceparent()).toBe(span.traceparent);
+      withSpan('inside', {}, () => undefined);
+    });
+    expect(activeTraceparent()).toBeNull();
+    span.end({ name: 'GET /x', attributes: { b: 2 }, failed: true });
+    span.end({ name: 'again' });
+    await telemetry.shutdown();
+    const [inside, request] = receiver.spans;
+    expect(request).toMatchObject({
+      name: 'GET /x',
+      traceId: '0af7651916cd43dd8448eb211c80319c',
+      parentSpanId: 'b7ad6b7169203331',
+      status: { code: 2 },
+    });
+    expect(inside).toMatchObject({ name: 'inside', parentSpanId: request!.spanId });
+    expect(receiver.spans).toHaveLength(2);
     receiver.stop();
   });
 

@@ -17,4 +17,5 @@ export {
   type PostgresOptions,
   type PostgresPart,
 } from './postgres.js';
+export { startOtlpReceiver, type ExportedSpan, type OtlpReceiver } from './otlp.js';
 export * from './upstream.js';

@@ -1,17 +1,20 @@
 /**
- * Lets plain node run a TypeScript test program from the sources of the workspace, for child processes that a test kills:
- * `node --conditions nebo-src --import <this file> program.ts`. Nothing needs to be built first.
+ * Lets plain node run a TypeScript program from the sources of the workspace, for child processes that a test kills:
+ * `node --conditions nebo-src --import <this file> program.ts`. `.js` imports find their `.ts`, SWC does the rest; nothing
+ * needs to be built first.
  */
+import { existsSync, readFileSync } from 'node:fs';
 import { registerHooks } from 'node:module';
-import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { transformSync } from '@swc/core';
 
 registerHooks({
   resolve(specifier, context, next) {
-    const fromSource =
-      context.parentURL?.endsWith('.ts') && specifier.startsWith('.') && specifier.endsWith('.js');
-    return next(fromSource ? specifier.replace(/\.js$/, '.ts') : specifier, context);
+    if (specifier.startsWith('.') && specifier.endsWith('.js') && context.parentURL) {
+      const url = new URL(specifier.replace(/\.js$/, '.ts'), context.parentURL);
+      if (existsSync(fileURLToPath(url))) return { url: url.href, shortCircuit: true };
+    }
+    return next(specifier, context);
   },
   load(url, context, next) {
     if (!url.startsWith('file:') || !url.endsWith('.ts')) return next(url, context);
@@ -21,7 +24,7 @@ registerHooks({
       swcrc: false,
       jsc: {
         parser: { syntax: 'typescript', decorators: true },
-        transform: { legacyDecorator: true, decoratorMetadata: true },
+        transform: { legacyDecorator: true, decoratorMetadata: true, useDefineForClassFields: false },
         target: 'es2023',
         keepClassNames: true,
       },

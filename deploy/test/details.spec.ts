@@ -1,0 +1,200 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { serviceNames } from '@nebo/service-kit';
+import { parse } from 'yaml';
+import {
+  chart,
+  configFile,
+  everything,
+  find,
+  type Manifest,
+  render,
+  required,
+  withHelm,
+} from './support/helm.js';
+import { containersOf, workloadsOf } from './support/pods.js';
+
+const read = (path: string) => readFileSync(fileURLToPath(new URL(path, import.meta.url)), 'utf8');
+const inference = configFile(read('../config/inference.example.yaml'));
+const prices = configFile(read('../config/prices.yaml'));
+
+withHelm('the chart in detail', () => {
+  it('shows the administrator’s password to the migration job only, and no secret in the clear', async () => {
+    const manifests = await render(everything);
+    const holders = manifests.filter(({ data }) =>
+      Object.values(data ?? {}).some((value) => Buffer.from(value, 'base64').includes('s3cret%40word')),
+    );
+    expect(holders.map(({ metadata }) => metadata.name)).toEqual(['nebo-migrate']);
+    const readers = workloadsOf(manifests).filter(({ pod }) =>
+      JSON.stringify(pod).includes('"nebo-migrate"'),
+    );
+    expect(readers.map(({ component }) => component)).toEqual(['migrate']);
+    const services = find(manifests, 'Secret', 'nebo-connections').data!['database-url']!;
+    expect(Buffer.from(services, 'base64').toString()).toBe(
+      'postgres://db.example.org:5432/nebo?sslmode=require',
+    );
+    const text = JSON.stringify(manifests.filter(({ kind }) => kind !== 'Secret'));
+    for (const secret of ['s3cret', everything.regionAgent.token]) expect(text).not.toContain(secret);
+  });
+
+  it('migrates before anything else, with secrets that exist by then', async () => {
+    const manifests = await render(required);
+    const hooks = manifests.filter(({ metadata }) => metadata.annotations?.['helm.sh/hook']);
+    const weight = ({ metadata }: Manifest) => Number(metadata.annotations!['helm.sh/hook-weight']);
+    expect(hooks.map(({ kind }) => kind).sort()).toEqual(['Job', 'Secret', 'ServiceAccount']);
+    for (const { metadata } of hooks)
+      expect(metadata.annotations!['helm.sh/hook']).toBe('pre-install,pre-upgrade');
+    const job = find(hooks, 'Job', 'nebo-migrate');
+    for (const other of hooks.filter((hook) => hook !== job)) expect(weight(other)).toBeLessThan(weight(job));
+    for (const container of containersOf(manifests).filter(({ name }) =>
+      (serviceNames as readonly string[]).includes(name),
+    ))
+      expect(container.env).toContainEqual({ name: 'NEBO_MIGRATE', value: 'off' });
+    const without = await render({ ...required, migrations: { enabled: false } });
+    expect(without.filter(({ kind }) => kind === 'Job')).toEqual([]);
+    expect(containersOf(without).find(({ name }) => name === 'dns')!.env).toContainEqual({
+      name: 'NEBO_MIGRATE',
+      value: 'on',
+    });
+  });
+
+  it('makes a master key of 64 hex digits, another each time, the same for the job and the services', async () => {
+    const keys = async () => {
+      const manifests = await render(required);
+      return ['nebo-master-key', 'nebo-migrate'].map((name) =>
+        Buffer.from(find(manifests, 'Secret', name).data!['master.key']!, 'base64').toString(),
+      );
+    };
+    const [first, second] = [await keys(), await keys()];
+    expect(first[0]).toMatch(/^[0-9a-f]{64}$/);
+    expect(first[1]).toBe(first[0]);
+    expect(second[0]).not.toBe(first[0]);
+    const manifests = await render({ ...required, masterKey: { value: 'c'.repeat(64) } });
+    const { data, metadata } = find(manifests, 'Secret', 'nebo-master-key');
+    expect(Buffer.from(data!['master.key']!, 'base64').toString()).toBe('c'.repeat(64));
+    expect(metadata.annotations).toEqual({ 'helm.sh/resource-policy': 'keep' });
+  });
+
+  it('keeps doors open and everything else shut', async () => {
+    const manifests = await render(everything);
+    const policies = manifests.filter(({ kind }) => kind === 'NetworkPolicy');
+    expect(find(policies, 'NetworkPolicy', 'nebo-default-deny').spec).toMatchObject({
+      policyTypes: ['Ingress'],
+    });
+    expect(find(policies, 'NetworkPolicy', 'nebo-default-deny').spec).not.toHaveProperty('ingress');
+    const peers = (name: string) =>
+      find(policies, 'NetworkPolicy', name).spec.ingress[0].from[0].podSelector.matchExpressions[0].values;
+    for (const service of serviceNames) {
+      const extra = service === 'apps-builder' ? ['region-agent'] : [];
+      expect(peers(`nebo-${service}`).sort()).toEqual(['api-gateway', ...serviceNames, ...extra].sort());
+    }
+    expect(find(policies, 'NetworkPolicy', 'nebo-api-gateway').spec.ingress).toMatchObject([
+      { from: everything.networkPolicy.gatewayFrom },
+      { from: [{ podSelector: { matchLabels: { 'app.kubernetes.io/component': 'region-agent' } } }] },
+    ]);
+    expect(find(policies, 'NetworkPolicy', 'nebo-edge').spec.ingress).toEqual([
+      {
+        ports: [
+          { protocol: 'TCP', port: 'http' },
+          { protocol: 'TCP', port: 'https' },
+        ],
+      },
+    ]);
+  });
+
+  it('puts the edge beside the agent, where apps answer, and only there widens rights', async () => {
+    const beside = workloadsOf(await render(everything));
+    expect(
+      beside.find(({ component }) => component === 'region-agent')!.pod.containers.map(({ name }) => name),
+    ).toEqual(['region-agent', 'edge']);
+    expect(beside.filter(({ component }) => component === 'edge')).toEqual([]);
+    const sandboxes = await render({
+      ...everything,
+      regionAgent: { ...everything.regionAgent, driver: 'local' },
+    });
+    const privileged = containersOf(sandboxes).filter(({ securityContext }) => securityContext['privileged']);
+    expect(privileged.map(({ name }) => name)).toEqual(['region-agent']);
+    expect(privileged[0]!.env).toContainEqual({ name: 'NEBO_DRIVERS', value: 'builds=local,replicas=local' });
+    // Whoever breaks out of an app must not find the key of the installation beside it.
+    const agent = containersOf(await render(everything)).find(({ name }) => name === 'region-agent')!;
+    expect(agent.volumeMounts.map(({ name }) => name)).not.toContain('master-key');
+  });
+
+  it('never runs two writers on a volume that is one pod’s', async () => {
+    const strategies = async (values: object) =>
+      Object.fromEntries(
+        (await render(values))
+          .filter(({ kind }) => kind === 'Deployment')
+          .map(({ metadata, spec }) => [metadata.name, spec.strategy.type]),
+      );
+    expect(await strategies(required)).toMatchObject({
+      'nebo-edge': 'Recreate',
+      'nebo-apps-builder': 'RollingUpdate',
+      'nebo-api-gateway': 'RollingUpdate',
+    });
+    expect(
+      await strategies({ ...everything, processes: {}, blobs: { accessModes: ['ReadWriteOnce'] } }),
+    ).toMatchObject({
+      'nebo-region-agent': 'Recreate',
+      'nebo-apps-builder': 'Recreate',
+    });
+  });
+
+  it('hands files of providers and prices on as they are', async () => {
+    const manifests = await render({ ...required, inferenceRouter: { config: inference }, prices });
+    expect(parse(find(manifests, 'ConfigMap', 'nebo-inference').data!['inference.yaml']!)).toEqual(inference);
+    expect(parse(find(manifests, 'ConfigMap', 'nebo-prices').data!['prices.yaml']!)).toEqual(prices);
+    const env = (name: string) => containersOf(manifests).find((container) => container.name === name)!.env;
+    expect(env('inference-router')).toContainEqual({
+      name: 'NEBO_INFERENCE_CONFIG',
+      value: '/etc/nebo/inference/inference.yaml',
+    });
+    expect(env('identity-billing')).toContainEqual({
+      name: 'NEBO_PRICES_FILE',
+      value: '/etc/nebo/prices/prices.yaml',
+    });
+  });
+
+  it('lets a setting of one process win over the setting of all', async () => {
+    const containers = containersOf(await render(everything));
+    const level = (process: string) =>
+      containers.find(({ name }) => name === process)!.env.find(({ name }) => name === 'NEBO_LOG_LEVEL')!
+        .value;
+    expect([level('api-gateway'), level('dns')]).toEqual(['warn', 'debug']);
+  });
+
+  it('routes both doors and lets streams last an hour', async () => {
+    const { metadata, spec } = find(await render(everything), 'Ingress', 'nebo');
+    expect(metadata.annotations).toMatchObject({
+      'nginx.ingress.kubernetes.io/proxy-read-timeout': '3600',
+      'nginx.ingress.kubernetes.io/proxy-buffering': 'off',
+    });
+    const doors = spec.rules.map((rule: { host: string; http: { paths: { backend: object }[] } }) => [
+      rule.host,
+      rule.http.paths[0]!.backend,
+    ]);
+    expect(doors.sort()).toEqual([
+      ['ai.example.org', { service: { name: 'nebo-api-gateway', port: { name: 'ai' } } }],
+      ['api.example.org', { service: { name: 'nebo-api-gateway', port: { name: 'api' } } }],
+    ]);
+    expect(spec.tls).toEqual([
+      { hosts: ['api.example.org'], secretName: 'api-tls' },
+      { hosts: ['ai.example.org'] },
+    ]);
+  });
+
+  it('documents every value in its README', () => {
+    const readme = readFileSync(`${chart}/README.md`, 'utf8');
+    const values = parse(readFileSync(`${chart}/values.yaml`, 'utf8')) as Record<string, unknown>;
+    const missing: string[] = [];
+    const walk = (node: unknown, path: string): void => {
+      const open =
+        typeof node !== 'object' || node === null || Array.isArray(node) || Object.keys(node).length === 0;
+      if (readme.includes(`\`${path}\``) || readme.includes(`\`${path}.*\``)) return;
+      if (open) missing.push(path);
+      else for (const [key, value] of Object.entries(node)) walk(value, `${path}.${key}`);
+    };
+    for (const [key, value] of Object.entries(values)) walk(value, key);
+    expect(missing).toEqual([]);
+  });
+});
