@@ -248,6 +248,36 @@ describe('the main job', () => {
     expect(sum('held_amount')).toBe(0n);
   });
 
+  it('what the inference door answers is what its contract says', async () => {
+    const inference = new ContractCheck(readContract('inference'));
+    const { inference_key: key } = nebo.credentials.accounts[0]!;
+    const ask = new Api(`${nebo.credentials.ai_url}/v1`, key, inference);
+    const models = await ask.as(null).get('/models');
+    expect(models.body.data.map((model: { id: string }) => model.id)).toContain('glm-5v-turbo');
+    expect(models.text).not.toMatch(/price|rub/i);
+    expect((await ask.get('/models/glm-5.3')).body).toMatchObject({ context_window: 1_048_576 });
+    const chat = await ask.post('/chat/completions', {
+      model: 'glm-5.2',
+      max_tokens: 20,
+      messages: [{ role: 'user', content: 'hi' }],
+    });
+    expect(chat).toMatchObject({ status: 200, body: { object: 'chat.completion', model: 'glm-5.2' } });
+    for (const [body, status] of [
+      [{ model: 'glm-5.2' }, 400],
+      [{ model: 'nope', messages: [{ role: 'user', content: 'x' }] }, 404],
+      [{ model: 'glm-5.2', max_tokens: 10_000_000, messages: [{ role: 'user', content: 'x' }] }, 400],
+      [{ model: 'glm-5.3', reasoning_effort: 'none', messages: [{ role: 'user', content: 'x' }] }, 400],
+      [{ model: 'glm-5.3', messages: [{ role: 'user', content: [{ type: 'file', file: {} }] }] }, 400],
+    ] as const) {
+      const refused = await ask.post('/chat/completions', body);
+      expect(refused).toMatchObject({
+        status,
+        body: { error: { type: expect.any(String), code: expect.any(String) } },
+      });
+    }
+    expect((await ask.as(null).post('/chat/completions', {})).status).toBe(401);
+  });
+
   it('402 for an account without money, with the reason; nothing is charged', async () => {
     const poor = await nebo.admin('account', 'create', '--name', 'poor', '--credits', '500');
     const key = await nebo.admin('inference-key', 'create', '--account', poor.account_id);

@@ -11,6 +11,9 @@ import { nodeBinary, root } from '../start/node-binary.mjs';
 const begun = Date.now();
 const projects = process.argv.slice(2).filter((word) => !word.startsWith('-'));
 
+/** Logs that nobody watches have no colours. */
+const plain = process.stdout.isTTY ? {} : { NO_COLOR: '1', FORCE_COLOR: '0' };
+
 function run(command, args) {
   return new Promise((resolve) => {
     const child = spawn(command, args, {

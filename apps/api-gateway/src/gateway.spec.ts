@@ -296,6 +296,31 @@ describe('gateway alone', () => {
   });
 });
 
+describe('CORS, configured', () => {
+  let nebo: FakeInstallation;
+  beforeAll(async () => {
+    nebo = await new FakeInstallation().start({ NEBO_CORS_ORIGINS: 'https://panel.example' });
+  });
+  afterAll(() => nebo.stop());
+
+  it('answers the preflight of a named origin, and no other origin', async () => {
+    const preflight = (origin: string) =>
+      send(`${nebo.api}/v1/account`, {
+        method: 'OPTIONS',
+        headers: { origin, 'access-control-request-method': 'GET' },
+      });
+    const allowed = await preflight('https://panel.example');
+    expect(allowed).toMatchObject({
+      status: 204,
+      headers: { 'access-control-allow-origin': 'https://panel.example', vary: 'Origin' },
+    });
+    expect(allowed.headers['access-control-allow-credentials']).toBeUndefined();
+    const other = await preflight('https://evil.example');
+    expect(other.status).toBe(405);
+    expect(other.headers['access-control-allow-origin']).toBeUndefined();
+  });
+});
+
 describe('inference door', () => {
   let nebo: FakeInstallation;
   let key: string;

@@ -58,12 +58,14 @@ export async function withCluster<T>(
   const answers = discovery();
   for (const [name, key] of Object.entries(masterKeys)) {
     const data = { 'master.key': Buffer.from(key).toString('base64') };
-    answers[`/api/v1/namespaces/prod/secrets/${name}`] = {
-      apiVersion: 'v1',
-      kind: 'Secret',
-      metadata: { name, namespace: 'prod' },
-      data,
+    // Helm takes over what carries the marks of its release, and nothing else.
+    const metadata = {
+      name,
+      namespace: 'prod',
+      labels: { 'app.kubernetes.io/managed-by': 'Helm' },
+      annotations: { 'meta.helm.sh/release-name': 'nebo', 'meta.helm.sh/release-namespace': 'prod' },
     };
+    answers[`/api/v1/namespaces/prod/secrets/${name}`] = { apiVersion: 'v1', kind: 'Secret', metadata, data };
   }
   const missing = { kind: 'Status', apiVersion: 'v1', status: 'Failure', reason: 'NotFound', code: 404 };
   const server = createServer((request, response) => {
