@@ -86,6 +86,9 @@ withHelm('the chart in detail', () => {
       find(policies, 'NetworkPolicy', name).spec.ingress[0].from[0].podSelector.matchExpressions[0].values;
     for (const service of serviceNames) {
       const extra = service === 'apps-builder' ? ['region-agent'] : [];
+      expect(find(policies, 'NetworkPolicy', `nebo-${service}`).spec.ingress[0].from.slice(1)).toEqual(
+        everything.networkPolicy.metricsFrom,
+      );
       expect(peers(`nebo-${service}`).sort()).toEqual(['api-gateway', ...serviceNames, ...extra].sort());
     }
     expect(find(policies, 'NetworkPolicy', 'nebo-api-gateway').spec.ingress).toMatchObject([

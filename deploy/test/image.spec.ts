@@ -209,7 +209,11 @@ describe('the folder of the image', () => {
       const key = join(home, 'master.key');
       writeFileSync(key, `${'ab'.repeat(32)}\n`, { mode: 0o444 });
       const ports = Object.fromEntries(
-        await Promise.all([...services, 'api', 'ai'].map(async (name) => [name, await freePort()] as const)),
+        await Promise.all(
+          [...services, 'api', 'ai', 'edge', 'edgeTls'].map(
+            async (name) => [name, await freePort()] as const,
+          ),
+        ),
       );
       const variable = (name: string) => `NEBO_${name.toUpperCase().replaceAll('-', '_')}`;
       const common: Record<string, string> = { NEBO_MASTER_KEY_FILE: key, NEBO_LOG_LEVEL: 'warn' };
@@ -261,7 +265,38 @@ describe('the folder of the image', () => {
         headers: { 'if-none-match': '*' },
       });
       expect(probe.status).toBe(304);
-      for (const child of [gateway, ...running]) expect(await stop(child)).toBe(0);
+      // The region's token is minted as the notes of the chart say; the agent takes the region with it.
+      const admin = async (...words: string[]) => {
+        const ran = await run(process.execPath, ['apps/all-in-one/dist/admin.js', ...words, '--json'], {
+          cwd: app,
+          env: { ...common, NEBO_API_PORT: String(ports['api']) },
+          ...user,
+        });
+        return JSON.parse(ran.stdout) as { token: string; data: { id: string }[] };
+      };
+      const { id } = (await admin('region', 'list')).data[0]!;
+      const agent = start('region-agent/dist/main.js', {
+        NEBO_HOME: join(home, 'agent'),
+        NEBO_API_URL: `http://127.0.0.1:${ports['api']}`,
+        NEBO_REGION_TOKEN: (await admin('region', 'token', '--region', id)).token,
+        NEBO_DRIVERS: 'builds=simulated,replicas=simulated',
+      });
+      const edge = start('edge/dist/main.js', {
+        ...common,
+        NEBO_HOME: join(home, 'edge'),
+        NEBO_EDGE_PORT: String(ports['edge']),
+        NEBO_EDGE_TLS_PORT: String(ports['edgeTls']),
+      });
+      await waitFor('the agent to take the region', 30_000, () =>
+        Promise.resolve(agent.said().includes('took the region') || undefined),
+      );
+      // It has fetched the routes: before, every name is 503.
+      await waitFor('the edge to know its routes', 30_000, async () => {
+        const answer = await fetch(`http://127.0.0.1:${ports['edge']}/`).catch(() => null);
+        await answer?.body?.cancel();
+        return answer?.status === 404 || undefined;
+      });
+      for (const child of [edge, agent, gateway, ...running]) expect(await stop(child)).toBe(0);
       await postgres.stop();
       expect(filesIn(app)).toEqual(staged);
     },

@@ -4,7 +4,7 @@
  * pointless it says so and ends well. `--where` only says where helm is (a cache key of the tests).
  */
 import { spawnSync } from 'node:child_process';
-import { findHelm, goFolder } from './find-helm.mjs';
+import { findHelm, goFolder } from '../../deploy/test/support/find-helm.mjs';
 
 const version = process.env.NEBO_HELM_VERSION ?? 'v3.19.0';
 const pkg = `helm.sh/helm/v3/cmd/helm@${version}`;

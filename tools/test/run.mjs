@@ -68,7 +68,7 @@ await step('tests', nx, [
 
 const sum = { passed: 0, failed: 0, skipped: 0 };
 for (const folder of ['apps', 'libs', '.']) {
-  for (const name of folder === '.' ? ['e2e'] : readdirSync(join(root, folder))) {
+  for (const name of folder === '.' ? ['e2e', 'deploy'] : readdirSync(join(root, folder))) {
     const file = join(root, folder, name, 'test-results.json');
     if (!existsSync(file) || (projects.length > 0 && !projects.includes(name))) continue;
     const counts = JSON.parse(readFileSync(file, 'utf8'));

@@ -1,4 +1,4 @@
-import { Config, ConfigError, createLog, homeOf, stopOnSignal } from '@nebo/service-kit';
+import { Config, ConfigError, createLog, homeOf, stopOnSignal, telemetryOf } from '@nebo/service-kit';
 import { Progress } from './progress.js';
 import { startInstallation } from './installation.js';
 import { summary } from './summary.js';
@@ -11,10 +11,11 @@ export async function runInstallation(): Promise<void> {
       process.env.NEBO_LOG_LEVEL ? process.env : { ...process.env, NEBO_LOG_LEVEL: 'warn' },
     );
     const log = createLog(config, 'nebo');
+    const stopTelemetry = await telemetryOf('nebo', config, log);
     const installation = await startInstallation({ config, log, onStep: (text) => progress.step(text) });
     stopOnSignal(async () => {
       process.stderr.write('\nstopping …\n');
-      await installation.stop();
+      await installation.stop().finally(stopTelemetry);
       process.stderr.write('stopped; the data stays in the data folder\n');
     });
     process.stdout.write(summary(installation, homeOf(config), progress.seconds));

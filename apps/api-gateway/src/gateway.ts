@@ -22,6 +22,7 @@ import { Cors } from './door/cors.js';
 import { KeyCache } from './keys/key-cache.js';
 import { LeasedRateLimiter, leaseFrom, MemoryRateLimiter, type RateLimiter } from './limits/rate-limiter.js';
 import { DoorMetrics } from './observe/door-metrics.js';
+import { tracer } from './trace/tracer.js';
 import { OperatorDoor } from './operator/operator-door.js';
 import { OwnerCache } from './policy/owner-cache.js';
 
@@ -70,7 +71,7 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
     if (!rate) return null;
     return alone
       ? new MemoryRateLimiter(rate.requests, rate.seconds)
-      : new LeasedRateLimiter(rate.requests, rate.seconds, leaseFrom(peers, rate.requests));
+      : new LeasedRateLimiter(rate.requests, rate.seconds, leaseFrom(peers, rate.requests, rate.seconds));
   };
   const onError = (err: unknown, request: IncomingMessage) => {
     log.error(
@@ -82,7 +83,9 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
       'request failed',
     );
   };
+  const { traced, done } = tracer(config.env);
   const onDone = (operation: string, response: ServerResponse, startedAt: number) => {
+    done(operation, response);
     metrics.observe(operation, response.statusCode, (performance.now() - startedAt) / 1000);
   };
   const form = keyForm(config.text('NEBO_KEY_PREFIX', 'nebo_live_'));
@@ -100,7 +103,8 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
     own: new OwnAnswers(
       contracts.control,
       () => health(runtime, peers, parts),
-      () => metrics.text(),
+      // The doors' figures, and those of all services that run in this process.
+      async () => (await metrics.text()) + (await runtime.figures.metrics()),
     ).handle,
     onError,
     onDone,
@@ -115,7 +119,10 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
     onError,
     onDone,
   });
-  const servers = { api: doorServer(control.handle), ai: doorServer(ai.handle) };
+  const servers = {
+    api: doorServer(traced('control', control.handle)),
+    ai: doorServer(traced('inference', ai.handle)),
+  };
   let unsubscribe: (() => Promise<void>) | undefined;
   return {
     start: async () => {

@@ -16,7 +16,7 @@ import { MoneyWorkers } from './ledger/money.workers.js';
 import { ReconcileService } from './ledger/reconcile.service.js';
 import { SpansService } from './ledger/spans.service.js';
 import { MembersService } from './members/members.service.js';
-import { BillingMetrics, MetricsController } from './observe/billing-metrics.js';
+import { BillingMetrics } from './observe/billing-metrics.js';
 import { OperatorController } from './operator/operator.controller.js';
 import { PricesController } from './prices/prices.controller.js';
 import { PricesService } from './prices/prices.service.js';
@@ -36,7 +36,6 @@ import { UsageExport, UsageTable } from './usage/usage-export.js';
     AuditInternalController,
     KeysInternalController,
     LedgerController,
-    MetricsController,
     MoneyController,
     OperatorController,
     PricesController,

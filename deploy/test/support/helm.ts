@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parse, parseAllDocuments } from 'yaml';
-import { findHelm } from '../../../tools/deploy/find-helm.mjs';
+import { findHelm } from './find-helm.mjs';
 
 /** Folder of the chart. */
 export const chart = fileURLToPath(new URL('../../helm/nebo', import.meta.url));
@@ -141,6 +141,7 @@ export const everything = {
     ai: { host: 'ai.example.org' },
   },
   networkPolicy: {
+    metricsFrom: [{ namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'monitoring' } } }],
     gatewayFrom: [{ namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'ingress-nginx' } } }],
   },
   priorityClassName: 'cloud',

@@ -1,21 +1,13 @@
 import { ApiProperty } from '@nestjs/swagger';
-import { Transform } from 'class-transformer';
 import { IntField } from './fields.js';
 
 /** `limit` and `offset` of every list. */
 export class PageQuery {
-  @Transform(({ value }) => wholeNumber(value))
-  @IntField({ min: 1, max: 200, default: 50 })
+  @IntField({ min: 1, max: 200, default: 50, fromText: true })
   limit: number = 50;
 
-  @Transform(({ value }) => wholeNumber(value))
-  @IntField({ min: 0, max: 2_147_483_647, default: 0 })
+  @IntField({ min: 0, max: 2_147_483_647, default: 0, fromText: true })
   offset: number = 0;
-}
-
-/** Query text as an integer; anything else stays as it is, so that validation refuses it ("1e2", "1.5", ""). */
-export function wholeNumber(value: unknown): unknown {
-  return typeof value === 'string' && /^-?\d{1,15}$/.test(value) ? Number(value) : value;
 }
 
 /** One page of a list: `count` is the size of this page, `total` of the whole list as far as it is visible. */

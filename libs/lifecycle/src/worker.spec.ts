@@ -201,6 +201,41 @@ describe('lifecycle worker', () => {
     expect(ended!.reason).toBe('nowhere to go');
   });
 
+  it('runs each step inside `around`, with what it is told before and after', async () => {
+    const told: string[] = [];
+    class Life extends ThingLifecycle {
+      @State()
+      first() {
+        told.push('first runs');
+        return this.go('second');
+      }
+      @State()
+      second() {
+        told.push('second runs');
+        return this.end();
+      }
+    }
+    await work(new Life(), {
+      observer: {
+        around: async ({ state }, run) => {
+          told.push(`before ${state}`);
+          const result = await run();
+          told.push(`after ${state}`);
+          return result;
+        },
+      },
+    });
+    const ids = await makeThings(schema.db, 1, 'first');
+    await untilRows(schema.db, ids, 'the end', (row) => row.endedAt !== null);
+    expect(told.slice(0, 5)).toEqual([
+      'before first',
+      'first runs',
+      'after first',
+      'before second',
+      'second runs',
+    ]);
+  });
+
   it('one thing in trouble disturbs no other, and neither does a broken observer', async () => {
     class Mixed extends ThingLifecycle {
       @State()

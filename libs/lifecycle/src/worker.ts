@@ -26,6 +26,8 @@ export interface LifecycleObserver {
   leaseLost?(step: StepInfo): void;
   /** The worker itself has trouble (PostgreSQL is away). */
   trouble?(error: Error): void;
+  /** Runs around each step, for the span of a trace; must call `run` and hand back what comes of it. */
+  around?<T>(step: StepInfo, run: () => Promise<T>): Promise<T>;
 }
 
 export interface LifecycleWorkerOptions {
@@ -207,7 +209,8 @@ export class LifecycleWorker {
           await release(this.db, next);
           return;
         }
-        next = await runStep(this.parts, held, lifecycle, states);
+        const step = () => runStep(this.parts, held, lifecycle, states);
+        next = await (this.observer.around?.(next, step) ?? step());
       }
     } catch (error) {
       if (error instanceof LeaseLost) this.observer.leaseLost?.(held.claim);
@@ -236,5 +239,6 @@ function quiet(observer: LifecycleObserver): LifecycleObserver {
     threw: guarded(observer.threw),
     leaseLost: guarded(observer.leaseLost),
     trouble: guarded(observer.trouble),
+    ...(observer.around ? { around: (step, run) => observer.around!(step, run) } : {}),
   };
 }

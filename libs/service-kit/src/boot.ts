@@ -19,11 +19,13 @@ import {
   type ErrorAnswer,
   errorAnswer,
   mayDrain,
+  notFound,
   unauthorized,
   unsupportedMediaType,
 } from './errors.js';
 import type { Heard } from '@nebo/bus';
 import { HealthRegistry, type HealthReport } from './health.js';
+import { jsonText } from './json-body.js';
 import { KitModule } from './kit.module.js';
 import type { Runtime } from './runtime.js';
 import { ContractPipe } from './validation.js';
@@ -69,6 +71,14 @@ export async function bootService(definition: ServiceDefinition, runtime: Runtim
     forceCloseConnections: true,
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: 300 },
+    // What the router cannot decode, or finds too long, is no id of anything.
+    frameworkErrors: (_error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+      const answer = errorAnswer(notFound(), String(request.id));
+      void reply
+        .status(answer.status)
+        .headers(answer.headers)
+        .send(definition.errorBody?.(request.url, answer) ?? answer.body);
+    },
   } as ConstructorParameters<typeof FastifyAdapter>[0]);
   const app = await NestFactory.create<NestFastifyApplication>(
     KitModule.forService(definition, runtime),
@@ -104,10 +114,16 @@ const headerText = (value: string | string[] | undefined) =>
  */
 function installParsers(fastify: FastifyInstance): void {
   fastify.removeAllContentTypeParsers();
-  fastify.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    if (body === '') return done(null, undefined);
+  fastify.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+    if (body.length === 0) return done(null, undefined);
+    let text: string;
+    try {
+      text = jsonText(body as Buffer);
+    } catch (error) {
+      return done(error as ApiError);
+    }
     // Fastify's own parser refuses prototype poisoning.
-    return fastify.getDefaultJsonParser('error', 'error')(request, body as string, done);
+    return fastify.getDefaultJsonParser('error', 'error')(request, text, done);
   });
   fastify.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
   fastify.addHook('preParsing', (request, _reply, payload, done) => {

@@ -41,8 +41,13 @@ export function traceRequests(fastify: FastifyInstance, service: string): void {
     spans.set(request, span);
     const end = () => {
       const { statusCode, writableFinished } = reply.raw;
-      const attributes = { 'http.response.status_code': statusCode, 'nebo.broken_off': !writableFinished };
-      span.end({ attributes, failed: statusCode >= 500 });
+      span.end({
+        attributes: {
+          'http.response.status_code': statusCode,
+          ...(writableFinished ? {} : { 'nebo.broken_off': true }),
+        },
+        failed: statusCode >= 500,
+      });
     };
     reply.raw.once('finish', end).once('close', end);
     return span.run(done);

@@ -1,5 +1,5 @@
 import { type ArgumentMetadata, Injectable, type PipeTransform } from '@nestjs/common';
-import { plainToInstance } from 'class-transformer';
+import { fieldsOf, wholeNumber } from '@nebo/contracts';
 import { validate, type ValidationError } from 'class-validator';
 import { type FieldError, validationError } from './errors.js';
 
@@ -29,7 +29,7 @@ const types: Record<string, string> = {
   matches: 'string_pattern_mismatch',
   arrayMaxSize: 'too_long',
   arrayMinSize: 'too_short',
-  whitelistValidation: 'extra_forbidden',
+  isObject: 'model_type',
   nestedValidation: 'model_type',
 };
 
@@ -45,30 +45,69 @@ export class ContractPipe implements PipeTransform {
         throw validationError([{ loc: ['body'], msg: 'the body must be a JSON object', type: 'model_type' }]);
       }
     }
-    // Defaults of the class stand for absent fields.
-    const instance = plainToInstance(metatype, value ?? {}, { exposeDefaultValues: true }) as object;
-    const errors = await validate(instance, {
-      whitelist: true,
-      forbidNonWhitelisted: type === 'body' && Reflect.getMetadata(closedMetadata, metatype) === true,
-      forbidUnknownValues: false,
-    });
-    if (errors.length > 0)
-      throw validationError(errors.flatMap((error) => fieldErrors(error, [type], value)));
-    // PostgreSQL's text holds no NUL; let through, it would come back as a failure of ours.
-    const nul = pathOfNul(instance, [type]);
-    if (nul)
-      throw validationError([{ loc: nul, msg: 'must not contain a NUL character', type: 'value_error' }]);
+    const given = (value ?? {}) as Readonly<Record<string, unknown>>;
+    const instance = read(metatype as new () => object, given);
+    const found = (await validate(instance, { forbidUnknownValues: false })).flatMap((error) =>
+      fieldErrors(error, [type], given),
+    );
+    const isClosed = type === 'body' && Reflect.getMetadata(closedMetadata, metatype) === true;
+    const errors = isClosed ? [...unknownFields(metatype as new () => object, given), ...found] : found;
+    if (errors.length > 0) throw validationError(errors.slice(0, maxNamed));
+    const bad = pathOfUnstorable(instance, [type]);
+    if (bad) throw validationError([bad]);
     return instance;
   }
 }
 
-function pathOfNul(value: unknown, path: (string | number)[]): (string | number)[] | null {
-  if (typeof value === 'string') return value.includes('\0') ? path : null;
+/** Most wrong fields that one answer names. */
+const maxNamed = 50;
+
+/**
+ * A body as an instance of its class: the declared fields and nothing else, so that what a client adds costs nothing and
+ * reaches nobody. Defaults of the class stand for absent fields.
+ */
+function read(of: new () => object, given: Readonly<Record<string, unknown>>): object {
+  const instance = new of() as Record<string, unknown>;
+  for (const { name, record, fromText } of fieldsOf(of).values()) {
+    if (!Object.hasOwn(given, name)) continue;
+    const value = given[name];
+    instance[name] = record ? readRecords(record(), value) : fromText ? wholeNumber(value) : value;
+  }
+  return instance;
+}
+
+/** What is not a record stays as it is, so that validation refuses it. */
+function readRecords(of: new () => object, value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((item) => (Array.isArray(item) ? item : readRecords(of, item)));
+  return typeof value === 'object' && value !== null
+    ? read(of, value as Readonly<Record<string, unknown>>)
+    : value;
+}
+
+function unknownFields(of: new () => object, given: Readonly<Record<string, unknown>>): FieldError[] {
+  const declared = fieldsOf(of);
+  return Object.keys(given)
+    .filter((name) => !declared.has(name))
+    .map((name) => ({ loc: ['body', name], msg: 'there is no such field', type: 'extra_forbidden' }));
+}
+
+/**
+ * The first text that PostgreSQL could not keep as it is: NUL it has none of, which would come back as a failure of ours;
+ * half a surrogate pair is no UTF-8 and would silently become another character.
+ */
+function pathOfUnstorable(value: unknown, path: (string | number)[]): FieldError | null {
+  if (typeof value === 'string') {
+    if (value.includes('\0'))
+      return { loc: path, msg: 'must not contain a NUL character', type: 'value_error' };
+    return /\p{Surrogate}/u.test(value)
+      ? { loc: path, msg: 'must not contain half a surrogate pair', type: 'value_error' }
+      : null;
+  }
   if (value === null || typeof value !== 'object') return null;
   for (const [key, item] of Object.entries(value)) {
-    const found = key.includes('\0')
-      ? path
-      : pathOfNul(item, [...path, Array.isArray(value) ? Number(key) : key]);
+    const found =
+      pathOfUnstorable(key, path) ??
+      pathOfUnstorable(item, [...path, Array.isArray(value) ? Number(key) : key]);
     if (found) return found;
   }
   return null;
@@ -88,9 +127,6 @@ function fieldErrors(error: ValidationError, path: (string | number)[], parent: 
   }
   const [constraint, message] = Object.entries(error.constraints ?? {})[0] ?? [];
   if (!constraint) return nested;
-  const msg =
-    constraint === 'whitelistValidation'
-      ? 'there is no such field'
-      : message!.replace(`${error.property} `, '');
+  const msg = message!.replace(`${error.property} `, '');
   return [{ loc, msg, type: types[constraint] ?? 'value_error' }, ...nested];
 }

@@ -113,11 +113,11 @@ export class LeasedRateLimiter extends Windows implements RateLimiter {
 }
 
 /** The lease call at identity-billing. */
-export function leaseFrom(peers: Peers, quota: number): LeaseBlock {
+export function leaseFrom(peers: Peers, quota: number, seconds: number): LeaseBlock {
   return async (keyId, windowStart, want) => {
     const { granted } = await peers.call<{ granted: number }>('identity-billing', '/internal/v1/rate/lease', {
       account: null,
-      body: { key_id: keyId, window_start: windowStart, quota, want },
+      body: { key_id: keyId, window_start: windowStart, seconds, quota, want },
     });
     return granted;
   };

@@ -12,7 +12,6 @@ import {
 import { wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
 import {
-  fieldError,
   type IdempotentRequest,
   type MasterKey,
   notFound,
@@ -93,7 +92,7 @@ export class EnvService {
 
   /**
    * Creates a variable, or sets the one of that name in place; running replicas restart.
-   * @throws ApiError 404, 422 for a name that no process can be given
+   * @throws ApiError 404
    */
   async set(
     caller: KeyIdentity,
@@ -102,9 +101,6 @@ export class EnvService {
     body: V1EnvVarCreate,
     idem: IdempotentRequest | null,
   ): Promise<OnceAnswer<V1EnvVar>> {
-    // eslint-disable-next-line no-control-regex
-    if (/[=\s\u0000-\u001f]/.test(body.name))
-      throw fieldError('name', 'must not contain "=", white space or control characters');
     const { masterKey } = this.runtime;
     return this.store.as(caller.account_id, ({ db, sql }) =>
       once(sql, idem, async () => {

@@ -1,38 +1,28 @@
-import { Controller, Get, Header, Injectable } from '@nestjs/common';
-import { ApiExcludeController } from '@nestjs/swagger';
-import { createMetrics } from '@nebo/telemetry';
+import { Inject, Injectable } from '@nestjs/common';
+import { METRICS } from '@nebo/service-kit';
+import type { Metrics } from '@nebo/telemetry';
 
 /** Figures of this service, for the operator's alarms. */
 @Injectable()
 export class BillingMetrics {
-  private readonly metrics = createMetrics('identity-billing');
   /** Differences that the newest reconciliation found; anything above zero is an alarm. */
-  readonly ledgerDifferences = this.metrics.gauge(
-    'nebo_ledger_differences',
-    'Differences found by the newest reconciliation of the ledger',
-  );
+  readonly ledgerDifferences: (value: number) => void;
   /** Unix seconds; an alarm when it grows old. */
-  readonly reconciledAt = this.metrics.gauge(
-    'nebo_ledger_reconciled_at_seconds',
-    'When the ledger was last compared, Unix time',
-  );
-  /** Failed rounds of the background workers. */
-  readonly failure = (where: string) => this.metrics.failure(where);
+  readonly reconciledAt: (value: number) => void;
 
-  text(): Promise<string> {
-    return this.metrics.text();
+  constructor(@Inject(METRICS) private readonly metrics: Metrics) {
+    this.ledgerDifferences = metrics.gauge(
+      'nebo_ledger_differences',
+      'Differences found by the newest reconciliation of the ledger',
+    );
+    this.reconciledAt = metrics.gauge(
+      'nebo_ledger_reconciled_at_seconds',
+      'When the ledger was last compared, Unix time',
+    );
   }
-}
 
-/** `GET /metrics` of the service's own port; the gateway forwards no such path. */
-@ApiExcludeController()
-@Controller()
-export class MetricsController {
-  constructor(private readonly metrics: BillingMetrics) {}
-
-  @Get('metrics')
-  @Header('content-type', 'text/plain; version=0.0.4; charset=utf-8')
-  read(): Promise<string> {
-    return this.metrics.text();
+  /** Failed rounds of the background workers. */
+  failure(where: string): void {
+    this.metrics.failure(where);
   }
 }

@@ -3,6 +3,10 @@ import { BoolField, EnumField, IntField, StrField, TimeField } from '../fields.j
 /** Empty (no probe) or an absolute path without white space. */
 const readinessPath = /^(\/[^\s#]*)?$/;
 
+/** What the environment of a process can hold as a name. */
+// eslint-disable-next-line no-control-regex
+const envName = /^[^=\s\u0000-\u001f]+$/;
+
 /** Where an app's code comes from. */
 export const sourceTypes = ['git', 'docker_image', 'upload'] as const;
 export const appTypes = ['frontend', 'backend', 'function'] as const;
@@ -234,7 +238,12 @@ export class V1EnvVar {
 
 /** Body to create or set an environment variable. */
 export class V1EnvVarCreate {
-  @StrField({ min: 1, max: 255 })
+  @StrField({
+    min: 1,
+    max: 255,
+    pattern: envName,
+    rule: 'must not contain "=", white space or control characters',
+  })
   name!: string;
   @StrField({ min: 1, max: 65_536 })
   value!: string;

@@ -1,0 +1,44 @@
+import { isUtf8 } from 'node:buffer';
+import { badRequest } from './errors.js';
+
+/** Deepest nesting of a JSON body; what walks a value recursively stays far from the end of its stack. */
+const maxDepth = 100;
+/** Most values of a JSON body: small ones cost a hundred times their bytes, in memory and in time that others wait. */
+const maxValues = 250_000;
+
+const quote = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const openBracket = 0x5b;
+const closeBracket = 0x5d;
+const openBrace = 0x7b;
+const closeBrace = 0x7d;
+
+/**
+ * The text of a JSON body, if it may be parsed at all: UTF-8, at most 100 levels deep, at most 250,000 values. One pass over
+ * the bytes (about 1 ms per MiB), before anything is built from them.
+ * @throws ApiError 400 saying what is wrong
+ */
+export function jsonText(body: Buffer): string {
+  // Decoding would silently put another character in place of what is not UTF-8.
+  if (!isUtf8(body)) throw badRequest('bad_request', 'the body is not UTF-8');
+  let depth = 0;
+  let values = 1;
+  let inString = false;
+  for (let index = 0; index < body.length; index += 1) {
+    const byte = body[index];
+    if (inString) {
+      if (byte === backslash) index += 1;
+      else if (byte === quote) inString = false;
+    } else if (byte === quote) inString = true;
+    else if (byte === comma) values += 1;
+    else if (byte === openBrace || byte === openBracket) {
+      depth += 1;
+      values += 1;
+      if (depth > maxDepth)
+        throw badRequest('bad_request', `the body is nested deeper than ${maxDepth} levels`);
+    } else if (byte === closeBrace || byte === closeBracket) depth -= 1;
+  }
+  if (values > maxValues) throw badRequest('bad_request', `the body has more than ${maxValues} values`);
+  return body.toString('utf8');
+}
