@@ -2,7 +2,9 @@
  * Installs the Debian packages that tests use, where this machine lets us (root and apt); otherwise says which are missing
  * and which tests will skip for it. Nothing here is needed by `npm start`.
  */
+import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { ensureDebianPackages } from '../../libs/test-kit/src/debian.ts';
 
 const wanted = [
@@ -26,4 +28,11 @@ if (missing.length > 0) {
       );
     }
   }
+}
+
+// helm is built by the Go tool chain (minutes), so only where somebody asked for it; without it the chart's tests say so.
+if (process.env.NEBO_INSTALL_HELM === '1') {
+  spawnSync(process.execPath, [fileURLToPath(new URL('../deploy/install-helm.mjs', import.meta.url))], {
+    stdio: 'inherit',
+  });
 }

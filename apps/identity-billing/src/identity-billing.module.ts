@@ -3,8 +3,10 @@ import type { ServiceDefinition } from '@nebo/service-kit';
 import { AccountsController, AccountsInternalController } from './accounts/accounts.controller.js';
 import { AccountsService } from './accounts/accounts.service.js';
 import { AuditController, AuditInternalController } from './audit/audit.controller.js';
+import { AuditIntake } from './audit/audit-intake.js';
 import { AuditService } from './audit/audit.service.js';
 import { PrismaService } from './database/prisma.service.js';
+import { hears } from './events.js';
 import { KeysInternalController } from './keys/keys.controller.js';
 import { KeysService } from './keys/keys.service.js';
 import { BalanceService } from './ledger/balance.service.js';
@@ -47,6 +49,7 @@ import { UsageExport, UsageTable } from './usage/usage-export.js';
     Settings,
     PrismaService,
     AccountsService,
+    AuditIntake,
     AuditService,
     BalanceService,
     BillingMetrics,
@@ -70,4 +73,5 @@ export const identityBilling: ServiceDefinition = {
   name: 'identity-billing',
   module: IdentityBillingModule,
   migrations: new URL('../prisma/migrations/', import.meta.url),
+  hears,
 };

@@ -1,3 +1,4 @@
+import type { EventBus } from '@nebo/bus';
 import type { Identity, KeyIdentity, ServiceIdentity } from '@nebo/contracts';
 import { keyOf, startServices, type TestAnswer, type TestProcess } from '@nebo/service-kit/testing';
 import { freshDatabase, sharedPostgres } from '@nebo/test-kit';
@@ -35,9 +36,14 @@ export interface Billing {
 }
 
 /** Starts identity-billing for one spec file. */
-export async function startBilling(env: Record<string, string> = {}): Promise<Billing> {
+export async function startBilling(env: Record<string, string> = {}, bus?: EventBus): Promise<Billing> {
   const databaseUrl = await freshDatabase();
-  const nebo = await startServices({ databaseUrl, definitions: [identityBilling], env });
+  const nebo = await startServices({
+    databaseUrl,
+    definitions: [identityBilling],
+    env,
+    ...(bus ? { bus } : {}),
+  });
   const superuser = new pg.Pool({
     connectionString: databaseUrl,
     max: 2,

@@ -48,6 +48,23 @@ describe('migrations', () => {
     await expect(one.query('create table other (id int)')).rejects.toThrow('permission denied');
   });
 
+  it('a role that may create schemas and roles is enough, also the second time', async () => {
+    const url = await freshDatabase();
+    const admin = new Database({ url, schema: 'public' });
+    open.push(admin);
+    const name = `operator_${Date.now()}`;
+    await admin.query(`create role ${name} login createrole nosuperuser password 'pw'`);
+    await admin.query(`grant create on database "${new URL(url).pathname.slice(1)}" to ${name}`);
+    const own = new URL(url);
+    own.username = name;
+    const schema = `s${Date.now()}`;
+    expect((await migrate(own.toString(), plan(schema))).length).toBeGreaterThan(0);
+    write('003_more', 'create table more (id bigint)');
+    expect(await migrate(own.toString(), plan(schema))).toEqual([`${schema}/003_more`]);
+    expect(await as(url, schema).query('select * from more')).toEqual([]);
+    rmSync(join(folder, '003_more'), { recursive: true });
+  });
+
   it('a changed or failing migration stops with its name, and leaves nothing half done', async () => {
     const url = await freshDatabase();
     await migrate(url, plan('one'));

@@ -91,9 +91,10 @@ async function ensureRole(client: pg.Client, schema: string, password: string): 
   const quoted = pg.escapeIdentifier(role);
   const secret = pg.escapeLiteral(password);
   const present = await client.query('select 1 from pg_roles where rolname = $1', [role]);
-  const verb = present.rowCount === 0 ? 'create' : 'alter';
-  await client.query(`${verb} role ${quoted} login nosuperuser nobypassrls password ${secret}`);
-  const inSchema = pg.escapeIdentifier(schema);
+  // Only a superuser may say `nosuperuser` of a role that exists; a new one gets it from whoever may create roles.
+  if (present.rowCount === 0)
+    await client.query(`create role ${quoted} login nosuperuser nobypassrls password ${secret}`);
+  else await client.query(`alter role ${quoted} login password ${secret}`);
   await client.query(`alter role ${quoted} set search_path to ${inSchema}`);
   await client.query(`grant usage on schema ${inSchema} to ${quoted}`);
   await client.query(`grant select, insert, update, delete on all tables in schema ${inSchema} to ${quoted}`);

@@ -23,6 +23,8 @@ export interface AuditNote {
   resource?: string | null;
   /** Without secrets. */
   details?: object | null;
+  /** When it was done; default: now. */
+  at?: Date;
 }
 
 /** Who of the operator's commands. */
@@ -41,8 +43,9 @@ export class AuditService {
   /** Writes an entry in the transaction of its cause. */
   async write(tx: Sql, note: AuditNote, id: string = randomUUID()): Promise<void> {
     await tx.query(
-      `insert into audit_entry (id, account_id, actor, action, resource, details)
-       values ($1::uuid, $2::uuid, $3, $4, $5, $6::jsonb) on conflict (id) do nothing`,
+      `insert into audit_entry (id, account_id, actor, action, resource, details, at)
+       values ($1::uuid, $2::uuid, $3, $4, $5, $6::jsonb, coalesce($7::timestamptz, clock_timestamp()))
+       on conflict (id) do nothing`,
       [
         id,
         note.account,
@@ -50,6 +53,7 @@ export class AuditService {
         note.action,
         note.resource ?? null,
         note.details ? JSON.stringify(note.details) : null,
+        note.at ?? null,
       ],
     );
   }
