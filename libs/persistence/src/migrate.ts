@@ -95,6 +95,7 @@ async function ensureRole(client: pg.Client, schema: string, password: string): 
   if (present.rowCount === 0)
     await client.query(`create role ${quoted} login nosuperuser nobypassrls password ${secret}`);
   else await client.query(`alter role ${quoted} login password ${secret}`);
+  const inSchema = pg.escapeIdentifier(schema);
   await client.query(`alter role ${quoted} set search_path to ${inSchema}`);
   await client.query(`grant usage on schema ${inSchema} to ${quoted}`);
   await client.query(`grant select, insert, update, delete on all tables in schema ${inSchema} to ${quoted}`);

@@ -130,10 +130,10 @@ function installParsers(fastify: FastifyInstance): void {
     const length = request.headers['content-length'];
     const hasBody =
       request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
+    if (!hasBody) return done(null, payload);
     const wanted = uploadType(request) ?? 'application/json';
     const given = (request.headers['content-type'] ?? '').split(';')[0]!.trim().toLowerCase();
-    if (hasBody && given !== wanted) return done(unsupportedMediaType(wanted), payload);
-    return done(null, payload);
+    return given === wanted ? done(null, payload) : done(unsupportedMediaType(wanted), payload);
   });
 }
 

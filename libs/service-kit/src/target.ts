@@ -84,37 +84,23 @@ export class RemoteTarget implements ServiceTarget {
   }
 
   forward(request: IncomingMessage, response: ServerResponse, onError: (error: unknown) => void): void {
-    const abort = new AbortController();
-    response.once('close', () => {
-      if (!response.writableFinished) abort.abort();
-    });
-    const headers: Record<string, string | string[]> = {};
-    for (const [name, value] of Object.entries(request.headers)) {
-      if (value !== undefined && !hopByHop.has(name) && name !== 'expect') headers[name] = value;
+    const headers: string[] = [];
+    for (const name in request.headers) {
+      const value = request.headers[name];
+      if (value === undefined || hopByHop.has(name) || name === 'expect') continue;
+      if (typeof value === 'string') headers.push(name, value);
+      else for (const one of value) headers.push(name, one);
     }
     const hasBody =
       request.headers['content-length'] !== undefined || request.headers['transfer-encoding'] !== undefined;
-    this.pool.stream(
+    this.pool.dispatch(
       {
         method: request.method as Dispatcher.HttpMethod,
         path: request.url!,
         headers,
         body: hasBody ? detached(request) : null,
-        signal: abort.signal,
       },
-      ({ statusCode, headers: answered }) => {
-        const out: Record<string, string | string[]> = {};
-        for (const [name, value] of Object.entries(answered)) {
-          if (value !== undefined && !hopByHop.has(name)) out[name] = value;
-        }
-        response.writeHead(statusCode, out);
-        // Event streams must reach the client before their first event.
-        response.flushHeaders();
-        return response;
-      },
-      (error) => {
-        if (error && !abort.signal.aborted) onError(error);
-      },
+      new Passage(response, onError),
     );
   }
 
@@ -131,6 +117,66 @@ export class RemoteTarget implements ServiceTarget {
 
   async close(): Promise<void> {
     await this.pool.close();
+  }
+}
+
+/**
+ * One answer on its way through the gateway: its pieces are written as they come, with the client's own pace. Written by
+ * hand, since undici's `stream` sends head and body apart, and each write to a socket costs as much as all else here.
+ */
+class Passage implements Dispatcher.DispatchHandler {
+  private controller: Dispatcher.DispatchController | undefined;
+  private left = false;
+  /** Bytes of the body that are still to come; NaN: nobody knows. */
+  private awaited = NaN;
+
+  constructor(
+    private readonly response: ServerResponse,
+    private readonly onError: (error: unknown) => void,
+  ) {
+    response.once('close', () => {
+      if (response.writableFinished) return;
+      this.left = true;
+      this.controller?.abort(new Error('the client left'));
+    });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.controller = controller;
+    if (this.left) controller.abort(new Error('the client left'));
+  }
+
+  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    if (status < 200) return;
+    const out: Record<string, string | string[]> = {};
+    for (const name in headers) {
+      const value = headers[name];
+      if (value !== undefined && !hopByHop.has(name)) out[name] = value;
+    }
+    this.response.writeHead(status, out);
+    const length = headers['content-length'];
+    if (length !== undefined) this.awaited = Number(length);
+    // Event streams must reach the client before their first event; a body of known length is on its way already.
+    else this.response.flushHeaders();
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.awaited -= chunk.length;
+    if (this.awaited === 0) {
+      // As text, so that node:http writes it together with the head; latin1 leaves bytes as they are.
+      this.response.end(chunk.toString('latin1'), 'latin1');
+    } else if (!this.response.write(chunk)) {
+      controller.pause();
+      this.response.once('drain', () => controller.resume());
+    }
+  }
+
+  onResponseEnd(): void {
+    if (!this.response.writableEnded) this.response.end();
+  }
+
+  onResponseError(_: Dispatcher.DispatchController | null, error: Error): void {
+    if (!this.left) this.onError(error);
   }
 }
 
