@@ -83,9 +83,9 @@ describe('remotes that are legal', () => {
     ['https://1.1.1.1/a', 'https://1.1.1.1/a'],
     ['https://[2606:4700::1111]/a', 'https://[2606:4700::1111]/a'],
   ])('%s', (given, used) => {
-    const call = safeGitArgs(given, { directory: '/work/x', ref: 'feature/new-1.0' });
+    const call = safeGitArgs(given, { directory: '/srv/x', ref: 'feature/new-1.0' });
     expect(call.url).toBe(used);
-    expect(call.args.slice(-3)).toEqual(['--', used, '/work/x']);
+    expect(call.args.slice(-3)).toEqual(['--', used, '/srv/x']);
     expect(call.args).toEqual(
       expect.arrayContaining([
         'clone',

@@ -149,10 +149,19 @@ describe('what is refused', () => {
   it('all hosts but the listed ones, when there is a list', async () => {
     const origin = await startOrigin((_request, response) => response.end('ok'));
     const { dial } = fakeInternet(() => origin.port);
-    await start({ dial, lookup: async () => ['93.184.215.14'], only: ['registry.npmjs.org', '*.pypi.org'] });
-    expect((await through('http://registry.npmjs.org/x')).body).toBe('ok');
-    expect((await through('http://files.pypi.org/x')).body).toBe('ok');
-    for (const host of ['example.com', 'pypi.org', 'evilpypi.org', 'registry.npmjs.org.evil.com']) {
+    await start({
+      dial,
+      lookup: async () => ['93.184.215.14'],
+      only: ['packages.example.org', '*.index.example'],
+    });
+    expect((await through('http://packages.example.org/x')).body).toBe('ok');
+    expect((await through('http://files.index.example/x')).body).toBe('ok');
+    for (const host of [
+      'example.com',
+      'index.example',
+      'evilindex.example',
+      'packages.example.org.evil.com',
+    ]) {
       expect((await through(`http://${host}/`)).body).toMatch(/^not_listed/);
     }
     await origin.stop();

@@ -33,7 +33,7 @@ export interface EgressOptions extends Pick<DialOptions, 'allow' | 'lookup' | 'd
   connectPorts?: readonly number[];
   /** Ports for plain http; default 80. */
   httpPorts?: readonly number[];
-  /** When given, only these names (`registry.npmjs.org`, `*.pypi.org`) and the allow list can be reached. */
+  /** When given, only these names (`packages.example.org`, `*.index.example`) and the allow list can be reached. */
   only?: readonly string[];
   refuseNames?: readonly string[];
   /** Bytes of one tunnel or exchange, both directions together. Default 2 GiB. */

@@ -1,8 +1,10 @@
-/** The baseline: a bare node:http server that answers a constant. */
+/** The baseline: a bare node:http server that answers a constant; at `/long` one of the length of an app's record. */
 import { createServer } from 'node:http';
 
-const body = JSON.stringify({ hello: 'world' });
-createServer((_request, response) => {
+const short = JSON.stringify({ hello: 'world' });
+const long = JSON.stringify({ hello: 'w'.repeat(700) });
+createServer((request, response) => {
+  const body = request.url === '/long' ? long : short;
   response
     .writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) })
     .end(body);

@@ -1,8 +1,9 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { root } from '../../start/node-binary.mjs';
 
 /** A TCP port that is free now. */
@@ -44,21 +45,18 @@ export async function startInstallation(
   command = ['apps/all-in-one/dist/main.js'],
 ) {
   const [api, ai, edge, tls] = [await freePort(), await freePort(), await freePort(), await freePort()];
+  const env = {
+    ...process.env,
+    NEBO_HOME: home,
+    NEBO_API_PORT: api,
+    NEBO_AI_PORT: ai,
+    NEBO_EDGE_PORT: edge,
+    NEBO_EDGE_TLS_PORT: tls,
+    NEBO_RATE_LIMIT: '0',
+    NEBO_LOG_LEVEL: 'error',
+  };
   const begun = performance.now();
-  const child = spawn(process.execPath, command, {
-    cwd: root,
-    stdio: ['ignore', 'ignore', 'inherit'],
-    env: {
-      ...process.env,
-      NEBO_HOME: home,
-      NEBO_API_PORT: api,
-      NEBO_AI_PORT: ai,
-      NEBO_EDGE_PORT: edge,
-      NEBO_EDGE_TLS_PORT: tls,
-      NEBO_RATE_LIMIT: '0',
-      NEBO_LOG_LEVEL: 'error',
-    },
-  });
+  const child = spawn(process.execPath, command, { cwd: root, stdio: ['ignore', 'ignore', 'inherit'], env });
   await untilReady(`http://127.0.0.1:${api}/healthz`, child);
   const readyMs = performance.now() - begun;
   const credentials = JSON.parse(readFileSync(join(home, 'credentials.json'), 'utf8'));
@@ -69,6 +67,16 @@ export async function startInstallation(
     credentials,
     baseUrl: credentials.base_url,
     key: credentials.accounts[0].api_key,
+    /** Runs an operator's command. */
+    admin: async (...words) =>
+      JSON.parse(
+        (
+          await promisify(execFile)(process.execPath, ['apps/all-in-one/dist/admin.js', ...words, '--json'], {
+            cwd: root,
+            env,
+          })
+        ).stdout,
+      ),
     stop: () => end(child),
     remove: () => rmSync(home, { recursive: true, force: true }),
   };

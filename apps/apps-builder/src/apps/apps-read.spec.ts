@@ -23,7 +23,12 @@ describe('GET of one app, read with others of the same moment', () => {
 
   it('race: two accounts in one turn never see each other’s apps, and each gets the app that it asked for', async () => {
     const database = bench.nebo.services.get('apps-builder')!.app.get(Database);
-    const named = jest.spyOn(database, 'named');
+    const named = database.named.bind(database);
+    const statements: string[][] = [];
+    database.named = (name, text, values) => {
+      if (name === 'app_get_many') statements.push(values[0] as string[]);
+      return named(name, text, values);
+    };
     const absent = randomUUID();
     const asked = [...mine, ...theirs, absent].flatMap((id) => [
       { id, as: bench.key, found: mine.includes(id) },
@@ -35,10 +40,9 @@ describe('GET of one app, read with others of the same moment', () => {
     expect(answers.map(({ status, body }) => (status === 200 ? body.id : status))).toEqual(
       asked.map(({ id, found }) => (found ? id : 404)),
     );
-    const accounts = named.mock.calls.map(([, , values]) => new Set(values[0] as string[]).size);
-    expect(accounts.length).toBeLessThan(asked.length / 2);
-    expect(Math.max(...accounts)).toBe(2);
-    named.mockRestore();
+    database.named = named;
+    expect(statements.length).toBeLessThan(asked.length / 2);
+    expect(statements.some((accounts) => new Set(accounts).size === 2)).toBe(true);
   });
 
   it('race: who has written sees it, whatever others are reading', async () => {
