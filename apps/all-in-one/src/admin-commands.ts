@@ -1,3 +1,5 @@
+import type { Config } from '@nebo/service-kit/config';
+
 /** One request of an operator's command. */
 export interface AdminRequest {
   method: 'GET' | 'POST';
@@ -13,6 +15,19 @@ export interface AdminCommand {
   options: readonly string[];
   required: readonly string[];
   request(given: Record<string, string>): AdminRequest;
+}
+
+/** A command that looks for itself, whether or not the installation runs. */
+export interface LocalCommand {
+  usage: string;
+  help: string;
+  options: readonly string[];
+  required: readonly string[];
+  /**
+   * @param url where the API answers
+   * @returns the object for `--json`, the text for people, and whether all is well
+   */
+  run(config: Config, url: string): Promise<{ result: object; text: string; ok: boolean }>;
 }
 
 const list = (text: string | undefined) =>
@@ -139,5 +154,21 @@ export const adminCommands: Readonly<Record<string, AdminCommand>> = {
       path: `/regions/${region}/token`,
       body: {},
     }),
+  },
+};
+
+/** Commands that need no running installation. */
+export const localCommands: Readonly<Record<string, LocalCommand>> = {
+  doctor: {
+    usage: '',
+    help: 'what does the work of each area here and why; a line with ! is worth knowing, one with x is wrong',
+    options: [],
+    required: [],
+    run: async (config, url) => {
+      // It brings half of Nebo along; no other command waits for that.
+      const { doctorText, examine } = await import('./doctor.js');
+      const result = await examine(config, url);
+      return { result, text: doctorText(result), ok: result.ok };
+    },
   },
 };

@@ -4,19 +4,19 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Config, ConfigError } from '@nebo/service-kit/config';
 import { MasterKey } from '@nebo/service-kit/secrets';
-import { type AdminCommand, adminCommands } from './admin-commands.js';
+import { type AdminCommand, adminCommands, type LocalCommand, localCommands } from './admin-commands.js';
 
 function usage(): string {
-  const rows = Object.entries(adminCommands).map(
+  const rows = Object.entries({ ...adminCommands, ...localCommands }).map(
     ([name, command]) => `  ${`${name} ${command.usage}`.trimEnd()}\n      ${command.help}`,
   );
-  return `npm run -s admin -- COMMAND [options] [--json]\n\n${rows.join('\n')}\n\nEach command prints one JSON object. The installation must be running; NEBO_HOME and NEBO_API_PORT say which one.\n`;
+  return `npm run -s admin -- COMMAND [options] [--json]\n\n${rows.join('\n')}\n\nEach command prints one JSON object; doctor prints lines without --json. The installation must be running, except for\ndoctor; NEBO_HOME and NEBO_API_PORT say which one.\n`;
 }
 
 /** Wrong use: the message and exit code 2. */
 class UsageError extends Error {}
 
-function readOptions(command: AdminCommand, args: string[]): Record<string, string> {
+function readOptions(command: AdminCommand | LocalCommand, args: string[]): Record<string, string> {
   try {
     const options = Object.fromEntries(command.options.map((name) => [name, { type: 'string' as const }]));
     const { values } = parseArgs({ args, options: { ...options, json: { type: 'boolean' } }, strict: true });
@@ -29,7 +29,20 @@ function readOptions(command: AdminCommand, args: string[]): Record<string, stri
   }
 }
 
+const apiUrl = (config: Config) =>
+  config.text('NEBO_API_URL', `http://127.0.0.1:${config.port('NEBO_API_PORT', 4000)}`);
+
+async function runLocal(command: LocalCommand, args: string[]): Promise<void> {
+  readOptions(command, args);
+  const config = new Config();
+  const { result, text, ok } = await command.run(config, apiUrl(config));
+  process.stdout.write(args.includes('--json') ? `${JSON.stringify(result)}\n` : text);
+  if (!ok) process.exitCode = 1;
+}
+
 async function run(words: string[]): Promise<void> {
+  const local = Object.hasOwn(localCommands, words[0] ?? '') ? localCommands[words[0]!] : undefined;
+  if (local) return runLocal(local, words.slice(1));
   const name = Object.keys(adminCommands).find((candidate) =>
     `${words.slice(0, 2).join(' ')}`.startsWith(candidate),
   );
@@ -44,7 +57,7 @@ async function run(words: string[]): Promise<void> {
   const keyFile = resolve(config.text('NEBO_MASTER_KEY_FILE', `${home}/master.key`));
   if (!existsSync(keyFile))
     throw new UsageError(`${keyFile} is not there: start Nebo first (npm start), or set NEBO_HOME`);
-  const url = config.text('NEBO_API_URL', `http://127.0.0.1:${config.port('NEBO_API_PORT', 4000)}`);
+  const url = apiUrl(config);
   const token = `nebo_operator_${MasterKey.fromFile(keyFile).derive('operator').toString('base64url')}`;
   const { method, service, path, body } = command.request(given);
   const answer = await fetch(`${url}/operator/v1/${service}${path}`, {

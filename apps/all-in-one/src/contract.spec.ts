@@ -29,4 +29,17 @@ describe.each(Object.entries(contractPlans))('contract %s', (name, plan) => {
       expect(success).toHaveLength(1);
     }
   });
+
+  it('declares the common refusals of every operation, each under its own number and with the one body', () => {
+    const document = JSON.parse(readFileSync(file, 'utf8')) as {
+      paths: Record<string, Record<string, { responses: Record<string, unknown> }>>;
+    };
+    for (const operation of Object.values(document.paths).flatMap((item) => Object.values(item))) {
+      for (const status of [400, 401, 402, 403, 404, 405, 409, 413, 415, 429, 503]) {
+        expect(operation.responses[status]).toMatchObject({
+          content: { 'application/json': { schema: { $ref: '#/components/schemas/ErrorBody' } } },
+        });
+      }
+    }
+  });
 });

@@ -160,6 +160,7 @@ async function openDoors(
     ...edgeSettings(config.env),
     home,
     host: config.text('NEBO_BIND', '127.0.0.1'),
+    registry: runtime.figures,
     source: targetRouteSource(runtime.targets.get('apps-builder'), runtime.signer),
     logger: log.child({ service: 'edge' }),
   });

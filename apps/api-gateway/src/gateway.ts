@@ -16,9 +16,9 @@ import { AgentDoor } from './agents/agent-door.js';
 import { type DocumentedContract } from './docs/docs-page.js';
 import { OwnAnswers } from './docs/own-answers.js';
 import { AiDoor } from './door/ai-door.js';
-import { answerParserError } from './door/answers.js';
 import { ControlDoor } from './door/control-door.js';
 import { Cors } from './door/cors.js';
+import { guard, type GuardOptions } from './door/head.js';
 import { KeyCache } from './keys/key-cache.js';
 import { LeasedRateLimiter, leaseFrom, MemoryRateLimiter, type RateLimiter } from './limits/rate-limiter.js';
 import { DoorMetrics } from './observe/door-metrics.js';
@@ -119,9 +119,10 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
     onError,
     onDone,
   });
+  const stall = { stallMs: config.int('NEBO_BODY_IDLE_MS', 60_000, { min: 1 }) };
   const servers = {
-    api: doorServer(traced('control', control.handle)),
-    ai: doorServer(traced('inference', ai.handle)),
+    api: doorServer(traced('control', control.handle), stall),
+    ai: doorServer(traced('inference', ai.handle), { ...stall, shape: inferenceErrorBody }),
   };
   let unsubscribe: (() => Promise<void>) | undefined;
   return {
@@ -144,12 +145,17 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
   };
 }
 
-function doorServer(handler: (request: IncomingMessage, response: ServerResponse) => void): Server {
-  const server = createServer(
-    { keepAliveTimeout: 75_000, headersTimeout: 30_000, requestTimeout: 0, requireHostHeader: false },
-    handler,
-  );
-  server.on('clientError', answerParserError);
+function doorServer(
+  handler: (request: IncomingMessage, response: ServerResponse) => void,
+  options: GuardOptions,
+): Server {
+  const server = createServer({
+    keepAliveTimeout: 75_000,
+    headersTimeout: 30_000,
+    requestTimeout: 0,
+    requireHostHeader: false,
+  });
+  guard(server, handler, options);
   return server;
 }
 

@@ -1,1 +1,2 @@
 export * from './gateway.js';
+export { LeasedRateLimiter, leaseFrom } from './limits/rate-limiter.js';

@@ -1,3 +1,4 @@
+import { commonErrors } from '@nebo/contracts';
 import { contractDocument } from '@nebo/service-kit';
 import { appsBuilder } from './apps-builder.module.js';
 
@@ -68,7 +69,9 @@ describe('the contract of apps-builder', () => {
       ] as const) {
         const found = paths[prefix + tail]?.[method];
         expect([prefix + tail, found?.operationId]).toEqual([prefix + tail, wanted]);
-        expect(Object.keys(found!.responses).sort()).toEqual([status, '422']);
+        expect(Object.keys(found!.responses).sort()).toEqual(
+          [status, '422', ...Object.keys(commonErrors)].sort(),
+        );
         expect(found).toMatchObject({
           tags: ['apps'],
           'x-nebo-permission': [permission],

@@ -42,8 +42,12 @@ export class StubTarget implements ServiceTarget {
 export class StubBilling {
   available = 10n ** 15n;
   away = false;
+  /** What a project's owner is answered with. */
+  project: { status: number; body: unknown } = { status: 200, body: {} };
   readonly spans = new Map<string, { open: Record<string, unknown>; closed: string | null }>();
   readonly target = new StubTarget((path, body: Record<string, string>) => {
+    // Away is the money; without keys and projects no request comes here at all.
+    if (path.startsWith('/internal/v1/owners/project/')) return this.project;
     if (this.away) return { status: 500, body: { error: { code: 'internal_error', message: 'away' } } };
     if (path.startsWith('/internal/v1/prices')) {
       return {

@@ -1,1 +1,2 @@
 export * from './inference-router.module.js';
+export { loadCatalogue } from './catalogue/config-file.js';

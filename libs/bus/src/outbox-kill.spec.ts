@@ -6,7 +6,9 @@ import { pause } from '../test/bus.contract.js';
 import { testSchema, type TestSchema } from '../test/database.js';
 
 const { found, reason } = findNats();
-const kills = 6;
+/** Kills on each transport; more with NEBO_PROOF (`npm run proof -- outbox`). */
+const kills = Number(process.env['NEBO_PROOF'] || 6);
+const limitMs = 90_000 + kills * 10_000;
 const tables = `
   create table cause (n bigint generated always as identity primary key, event_id uuid);
   create table effect (event_id uuid not null);`;
@@ -68,7 +70,7 @@ describe('kill -9 of a process that writes, relays and consumes', () => {
     }
     const last = await start(schema, natsUrl, false);
     const committed = await count('cause');
-    const end = Date.now() + 40_000;
+    const end = Date.now() + 40_000 + kills * 1_000;
     while ((await count('effect')) < committed && Date.now() < end) await pause(50);
     // Doubles would come late: leave them the time to.
     await pause(300);
@@ -85,7 +87,7 @@ describe('kill -9 of a process that writes, relays and consumes', () => {
     expect(committed).toBeGreaterThan(kills * 20);
   };
 
-  it('loses and doubles nothing with the embedded bus', () => proof(undefined), 120_000);
+  it('loses and doubles nothing with the embedded bus', () => proof(undefined), limitMs);
 
   (found === null ? it.skip : it)(
     `loses and doubles nothing with NATS${found === null ? ` (skipped: ${reason})` : ''}`,
@@ -97,6 +99,6 @@ describe('kill -9 of a process that writes, relays and consumes', () => {
         await nats.stop();
       }
     },
-    120_000,
+    limitMs,
   );
 });

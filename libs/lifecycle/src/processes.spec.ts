@@ -5,6 +5,11 @@ import { waitFor } from '@nebo/test-kit';
 import { testSchema, type TestSchema } from '../test/database.js';
 import { makeThings, untilRows, words } from '../test/things.js';
 
+/** Things that live through each kind of interruption; more with NEBO_PROOF (`npm run proof -- lifecycle`). */
+const things = Number(process.env['NEBO_PROOF'] || 100);
+const sleeps = Math.max(1, Math.ceil(things / 20));
+const kills = Math.max(1, Math.floor(things / 100));
+
 /** A worker in a process of its own, and what it told. */
 interface Child {
   process: ChildProcess;
@@ -62,24 +67,31 @@ describe('workers in processes of their own', () => {
   });
   afterAll(() => schema.close());
 
-  it('after kill -9 in mid step another worker goes on within seconds', async () => {
-    const first = await start('first', 60_000, 1_000);
-    const ids = await makeThings(schema.db, 10, 'working');
-    await hears(first, 'begun', 10);
-    await start('second', 10, 1_000);
-    await end(first, 'SIGKILL');
-    const killed = Date.now();
-    await untilRows(schema.db, ids, 'the end', (row) => row.endedAt !== null);
-    expect(Date.now() - killed).toBeLessThan(3_500);
-    for (const id of ids) {
-      expect(await words(schema.db, id)).toEqual([
-        'begun by first',
-        'begun by second',
-        'written by second',
-        'ended by second',
-      ]);
-    }
-  }, 60_000);
+  it(
+    `after kill -9 in mid step another worker goes on within seconds (${kills} kills, ${kills * 10} things)`,
+    async () => {
+      for (let round = 0; round < kills; round += 1) {
+        const first = await start('first', 60_000, 1_000);
+        const ids = await makeThings(schema.db, 10, 'working');
+        await hears(first, 'begun', 10);
+        const second = await start('second', 10, 1_000);
+        await end(first, 'SIGKILL');
+        const killed = Date.now();
+        await untilRows(schema.db, ids, 'the end', (row) => row.endedAt !== null);
+        expect(Date.now() - killed).toBeLessThan(3_500);
+        for (const id of ids) {
+          expect(await words(schema.db, id)).toEqual([
+            'begun by first',
+            'begun by second',
+            'written by second',
+            'ended by second',
+          ]);
+        }
+        await end(second, 'SIGKILL');
+      }
+    },
+    60_000 * kills,
+  );
 
   it('after SIGTERM another worker goes on at once, without waiting for the lease', async () => {
     const first = await start('first', 60_000, 20_000);
@@ -92,21 +104,26 @@ describe('workers in processes of their own', () => {
     expect(Date.now() - stopped).toBeLessThan(2_000);
   }, 60_000);
 
-  it('a worker that slept over its lease (SIGSTOP, SIGCONT) has its write refused, 100 of 100', async () => {
-    for (let round = 0; round < 5; round += 1) {
-      const sleeper = await start('sleeper', 400, 300);
-      const ids = await makeThings(schema.db, 20, 'working');
-      await hears(sleeper, 'begun', 20);
-      sleeper.process.kill('SIGSTOP');
-      const heir = await start('heir', 10, 300);
-      await untilRows(schema.db, ids, 'the end', (row) => row.endedAt !== null);
-      sleeper.process.kill('SIGCONT');
-      await hears(sleeper, 'refused', 20);
-      for (const id of ids) {
-        const journal = await words(schema.db, id);
-        expect(journal).toEqual(['begun by sleeper', 'begun by heir', 'written by heir', 'ended by heir']);
+  const refusals = `${sleeps * 20} of ${sleeps * 20}`;
+  it(
+    `a worker that slept over its lease (SIGSTOP, SIGCONT) has its write refused, ${refusals}`,
+    async () => {
+      for (let round = 0; round < sleeps; round += 1) {
+        const sleeper = await start('sleeper', 400, 300);
+        const ids = await makeThings(schema.db, 20, 'working');
+        await hears(sleeper, 'begun', 20);
+        sleeper.process.kill('SIGSTOP');
+        const heir = await start('heir', 10, 300);
+        await untilRows(schema.db, ids, 'the end', (row) => row.endedAt !== null);
+        sleeper.process.kill('SIGCONT');
+        await hears(sleeper, 'refused', 20);
+        for (const id of ids) {
+          const journal = await words(schema.db, id);
+          expect(journal).toEqual(['begun by sleeper', 'begun by heir', 'written by heir', 'ended by heir']);
+        }
+        await Promise.all([end(sleeper, 'SIGKILL'), end(heir, 'SIGKILL')]);
       }
-      await Promise.all([end(sleeper, 'SIGKILL'), end(heir, 'SIGKILL')]);
-    }
-  }, 120_000);
+    },
+    60_000 + sleeps * 15_000,
+  );
 });

@@ -101,6 +101,17 @@ describe('database', () => {
     expect(await database.query('select 1 from inbox')).toEqual([]);
   });
 
+  it('outlives a connection that is cut between two statements of a transaction', async () => {
+    const cut = database.transaction(async (tx) => {
+      const [row] = await tx.query<{ pid: number }>('select pg_backend_pid() as pid');
+      await database.query('select pg_terminate_backend($1)', [row!.pid]);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      await tx.query('select 1');
+    });
+    await expect(cut).rejects.toThrow();
+    expect(await database.query('select 1 as one')).toEqual([{ one: 1 }]);
+  });
+
   it('sets the account for the transaction only', async () => {
     const read = "select current_setting('app.account', true) as account";
     expect(await database.transaction((tx) => tx.query(read), 'a-1')).toEqual([{ account: 'a-1' }]);

@@ -64,6 +64,8 @@ export class Database implements Sql {
       connectionTimeoutMillis: 5_000,
     });
     this.pool.on('error', this.onError);
+    // The pool listens to idle connections only; one that is cut in the middle of a transaction would end the process.
+    this.pool.on('connect', (client) => client.on('error', this.onError));
   }
 
   /** Runs one statement on any connection of the pool. */

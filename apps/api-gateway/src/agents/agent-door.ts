@@ -44,6 +44,7 @@ export class AgentDoor {
     if (epoch !== agent.epoch) throw conflict('stale_epoch', 'another agent has taken this region');
     const identity: AgentIdentity = { kind: 'agent', region_id: agent.region_id, epoch };
     request.headers[identityHeader] = this.signer.sign(identity);
+    delete request.headers.authorization;
     this.targets.get(service).forward(request, response, onError);
   }
 

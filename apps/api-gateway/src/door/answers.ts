@@ -21,7 +21,7 @@ export function writeError(
   const answer = errorAnswer(error, requestId);
   const path = (request.url ?? '/').split('?', 1)[0]!;
   const body = JSON.stringify(shape ? shape(path, answer) : answer.body);
-  response.setHeader('x-request-id', requestId);
+  if (requestId !== '') response.setHeader('x-request-id', requestId);
   if (!request.complete) {
     if (mayDrain(request.headers)) request.resume();
     else response.setHeader('connection', 'close');

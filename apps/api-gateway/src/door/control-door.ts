@@ -63,9 +63,10 @@ export class ControlDoor {
     let path = mark < 0 ? url : url.slice(0, mark);
     if (this.parts.cors.apply(request, response, path) || this.parts.own(request, response, path))
       return undefined;
-    if (path.startsWith('/agent/v1/')) return this.parts.agents.handle(request, response, path, fail);
+    const away = (cause: unknown) => fail(serviceAway(cause));
+    if (path.startsWith('/agent/v1/')) return this.parts.agents.handle(request, response, path, away);
     if (path.startsWith('/operator/v1/')) {
-      this.parts.operator.handle(request, response, path, fail);
+      this.parts.operator.handle(request, response, path, away);
       return undefined;
     }
     if (path.includes('//') || (path.length > 4 && path.endsWith('/'))) {
@@ -86,7 +87,7 @@ export class ControlDoor {
         },
       );
     }
-    return this.admit(request, response, match.operation, match.ids, fail);
+    return this.admit(request, response, match.operation, match.ids, away);
   }
 
   private async admit(
@@ -94,7 +95,7 @@ export class ControlDoor {
     response: ServerResponse,
     operation: Parameters<typeof checkAccess>[1],
     ids: string[],
-    fail: (error: unknown) => void,
+    away: (cause: unknown) => void,
   ): Promise<void> {
     const startedAt = performance.now();
     response.once('close', () => this.parts.onDone(operation.id, response, startedAt));
@@ -106,14 +107,7 @@ export class ControlDoor {
     await checkAccess(key.identity, operation, ids, this.parts.owners);
     request.headers[identityHeader] = key.header;
     delete request.headers.authorization;
-    this.parts.targets.get(operation.service).forward(request, response, (cause) => {
-      fail(
-        new ApiError(503, 'unavailable', 'the service does not answer; try again', {
-          cause,
-          headers: { 'retry-after': '2' },
-        }),
-      );
-    });
+    this.parts.targets.get(operation.service).forward(request, response, away);
   }
 
   private async limit(identity: KeyIdentity, response: ServerResponse): Promise<void> {
@@ -132,6 +126,12 @@ export class ControlDoor {
     );
   }
 }
+
+const serviceAway = (cause: unknown) =>
+  new ApiError(503, 'unavailable', 'the service does not answer; try again', {
+    cause,
+    headers: { 'retry-after': '2' },
+  });
 
 function setRateHeaders(response: ServerResponse, state: RateState): void {
   response.setHeader('ratelimit-limit', state.limit);

@@ -26,7 +26,9 @@ export async function checkAccess(
   for (let index = 0; index < ids.length; index += 1) {
     const kind = kindOfParameter[operation.parameters[index]!];
     if (!kind) continue; // A child that its service checks.
-    const found = owners.find(kind, ids[index]!);
+    // What stands under another id of the path is checked to lie in it, so that cannot be gone.
+    const isLast = index === ids.length - 1;
+    const found = owners.find(kind, ids[index]!, isLast ? operation.service : null);
     const owner = found instanceof Promise ? await found : found;
     if (!owner || owner.account_id !== identity.account_id) throw notFound();
     if (project !== null && owner.project_id !== project) throw notFound();

@@ -6,18 +6,23 @@ const maxEntries = 100_000;
 
 /**
  * Who owns a thing. Owners never change, so they are kept; what is absent is not, since it may be made the next moment.
- * A thing that is gone meanwhile is answered by its service.
+ * That a thing is gone meanwhile only its own service knows: where another one answers, it is asked again.
  */
 export class OwnerCache {
   private readonly known = new Map<string, Owner>();
 
   constructor(private readonly peers: Peers) {}
 
-  /** @returns null when there is no such thing */
-  find(kind: string, id: string): Owner | null | Promise<Owner | null> {
+  /**
+   * @param answering the service that will answer the request; null: what was known once is enough
+   * @returns null when there is no such thing
+   */
+  find(kind: string, id: string, answering: string | null): Owner | null | Promise<Owner | null> {
     const lower = id.toLowerCase();
-    const owner = this.known.get(`${kind}:${lower}`);
-    if (owner) return owner;
+    if (answering === null || answering === ownerServices[kind]) {
+      const owner = this.known.get(`${kind}:${lower}`);
+      if (owner) return owner;
+    }
     return uuid.test(lower) ? this.ask(kind, lower) : null;
   }
 
@@ -32,7 +37,10 @@ export class OwnerCache {
       this.known.set(`${kind}:${id}`, owner);
       return owner;
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) return null;
+      if (error instanceof ApiError && error.status === 404) {
+        this.known.delete(`${kind}:${id}`);
+        return null;
+      }
       throw error;
     }
   }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import pg from 'pg';
 import { keyOf } from '@nebo/service-kit/testing';
 import { sharedPostgres } from '@nebo/test-kit';
 import { Bench, otherRegion, region } from '../../test/harness.js';
@@ -406,6 +407,38 @@ describe('apps', () => {
       account: bench.account,
       data: { actor: `key:${bench.key.key_id}` },
     });
+  });
+
+  it('nothing is made in a project that is gone or just being deleted, and one that is being made is counted', async () => {
+    const project = randomUUID();
+    const make = () =>
+      bench.api('POST', `projects/${project}/apps`, { name: randomUUID(), source_type: 'upload' });
+    const usage = () => bench.internal('GET', `projects/${project}/usage`);
+    const answers = [
+      [404, 'not_found'],
+      [409, 'project_busy'],
+    ] as const;
+    for (const [status, code] of answers) {
+      bench.billing.project = { status, body: { error: { code, message: code } } };
+      expect(await make()).toMatchObject({ status, body: { error: { code } } });
+    }
+    bench.billing.project = { status: 200, body: {} };
+    expect((await usage()).body).toEqual({ count: 0, apps: 0 });
+    // A creation between its look at the project and its commit.
+    const client = new pg.Client({ connectionString: bench.databaseUrl });
+    await client.connect();
+    await client.query('begin');
+    await client.query('select pg_advisory_xact_lock_shared(hashtextextended($1, 0))', [
+      `project|${project}`,
+    ]);
+    let counted: unknown = null;
+    const counting = usage().then(({ body }) => (counted = body));
+    expect((await make()).status).toBe(201);
+    expect(counted).toBeNull();
+    await client.query('commit');
+    await client.end();
+    await counting;
+    expect(counted).toEqual({ count: 1, apps: 1 });
   });
 
   it('internal: owner and usage of a project', async () => {

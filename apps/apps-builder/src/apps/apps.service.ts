@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import {
   type KeyIdentity,
+  type Owner,
   type PageOf,
   pageOf,
   type PageQuery,
@@ -11,7 +12,7 @@ import {
   type V1AppUpdate,
 } from '@nebo/contracts';
 import { start, wake } from '@nebo/lifecycle';
-import { BatchedRead, Database } from '@nebo/persistence';
+import { BatchedRead, Database, type Sql } from '@nebo/persistence';
 import {
   conflict,
   fieldError,
@@ -19,6 +20,7 @@ import {
   notFound,
   once,
   type OnceAnswer,
+  Peers,
   referenceNotFound,
 } from '@nebo/service-kit';
 import { says, sayAct } from '../events.js';
@@ -51,6 +53,7 @@ export class AppsService {
     private readonly regions: Regions,
     private readonly money: ReplicaMoney,
     private readonly settings: Settings,
+    private readonly peers: Peers,
   ) {
     this.reads = new BatchedRead(async (asked) => {
       const [answer] = await database.named<{ found: (Hot | null)[] }>(
@@ -103,7 +106,7 @@ export class AppsService {
   /**
    * Creates an app with its default domain; nothing is built yet. The gateway has checked that the project is the
    * caller's and that the key may create there.
-   * @throws ApiError 404 for a region or VPC that is not there, 409 `name_taken`, 402 and 503 for permanent replicas
+   * @throws ApiError 404 for a project, region or VPC that is not there, 409 `name_taken` and `project_busy`, 402 and 503 for permanent replicas
    */
   async create(
     caller: KeyIdentity,
@@ -158,6 +161,7 @@ export class AppsService {
     return this.nameTaken(body.name, () =>
       this.store.as(caller.account_id, ({ db, sql }) =>
         once(sql, idem, async () => {
+          await this.holdProject(sql, caller.account_id, project_id);
           const row = await db.app.create({ data });
           await this.addDefaultDomain(db, row);
           await start(sql, 'rollout', id, 'idle');
@@ -267,15 +271,30 @@ export class AppsService {
     return row;
   }
 
-  /** Apps that lie in a project, for the service that would delete it. */
+  /** Apps that lie in a project, for the service that would delete it; waits for those that are just being made. */
   async countIn(projectId: string): Promise<number> {
-    const [row] = await this.database.transaction((tx) =>
-      tx.query<{ count: number }>(
+    const id = pathId(projectId);
+    const [row] = await this.database.transaction(async (tx) => {
+      await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`project|${id}`]);
+      return tx.query<{ count: number }>(
         'select count(*)::int as count from app where project_id = $1::uuid and deleted_at is null',
-        [pathId(projectId)],
-      ),
-    );
+        [id],
+      );
+    });
     return row!.count;
+  }
+
+  /**
+   * Keeps a project from being deleted until the transaction ends: whoever deletes it counts first, and waits here.
+   * @throws ApiError 404 when it is gone, 409 `project_busy` when it is just being deleted
+   */
+  private async holdProject(sql: Sql, account: string, id: string): Promise<void> {
+    await sql.query('select pg_advisory_xact_lock_shared(hashtextextended($1, 0))::text as held', [
+      `project|${id}`,
+    ]);
+    await this.peers.call<Owner>('identity-billing', `/internal/v1/owners/project/${id}?settled=true`, {
+      account,
+    });
   }
 
   private async addDefaultDomain(db: Tx['db'], app: App): Promise<void> {

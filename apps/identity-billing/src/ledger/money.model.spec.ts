@@ -3,7 +3,7 @@ import { type Billing, startBilling } from '../../test/billing.js';
 import { MoneyModel, type Outcome } from '../../test/money-model.js';
 import { Chance } from '../../test/random.js';
 
-/** Sequences to run: 200 in `npm test`, more with NEBO_PROOF=<number>; all follow from one number, NEBO_SEED. */
+/** Sequences to run: 200 in `npm test`, more with NEBO_PROOF (`npm run proof -- money`); all follow from one number, NEBO_SEED. */
 const sequences = Number(process.env['NEBO_PROOF'] || 200);
 const firstSeed = Number(process.env['NEBO_SEED'] || 20_261_121);
 const stepsPerSequence = 14;

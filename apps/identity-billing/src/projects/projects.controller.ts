@@ -102,7 +102,7 @@ export class ProjectsInternalController {
   constructor(private readonly projects: ProjectsService) {}
 
   @Get('owners/project/:id')
-  owner(@Param('id') id: string) {
-    return this.projects.owner(id);
+  owner(@Param('id') id: string, @Query('settled') settled?: string) {
+    return this.projects.owner(id, settled === 'true');
   }
 }

@@ -168,23 +168,25 @@ export class ProjectsService {
   }
 
   /**
-   * Deletes an empty project.
+   * Deletes an empty project. The row is deleted first and the keepers are asked before that commits: who makes something
+   * in the project meanwhile either is counted (keepers wait for what they are just making), or finds the row taken
+   * (`owner` with `settled`).
    * @throws ApiError 404; 409 `project_not_empty`; 503 when a service that may keep something in it cannot be asked
    */
   async delete(caller: KeyIdentity, id: string): Promise<void> {
     const account = caller.account_id;
-    const project = await this.prisma.forAccount(account, (tx) => this.find(tx, account, id));
-    for (const service of keepers) {
-      const count = await this.countAt(service, account, project.id);
-      if (count > 0)
-        throw conflict(
-          'project_not_empty',
-          `the project still holds ${count} of ${service}; delete them first`,
-        );
-    }
     await this.prisma.forAccount(account, async (tx) => {
+      const project = await this.find(tx, account, id);
       const { count } = await tx.project.deleteMany({ where: { id: project.id, account_id: account } });
       if (count === 0) throw notFound();
+      for (const service of keepers) {
+        const kept = await this.countAt(service, account, project.id);
+        if (kept > 0)
+          throw conflict(
+            'project_not_empty',
+            `the project still holds ${kept} of ${service}; delete them first`,
+          );
+      }
       await this.audit.write(prismaSql(tx), {
         account,
         actor: keyActor(caller.key_id),
@@ -209,14 +211,28 @@ export class ProjectsService {
     }
   }
 
-  /** Whose project it is, whichever account asks. @throws ApiError 404 */
-  async owner(id: string): Promise<Owner> {
+  /**
+   * Whose project it is, whichever account asks.
+   * @param settled only when nobody is just deleting it: for a service that is about to put something into it
+   * @throws ApiError 404; 409 `project_busy`
+   */
+  async owner(id: string, settled = false): Promise<Owner> {
     const projectId = asUuid(id);
-    const row =
-      projectId &&
-      (await this.prisma.forAccount('system', (tx) => tx.project.findUnique({ where: { id: projectId } })));
-    if (!row) throw notFound();
-    return { account_id: row.account_id, project_id: row.id, parents: [] };
+    if (!projectId) throw notFound();
+    return this.prisma.forAccount('system', async (tx) => {
+      const isFree =
+        !settled ||
+        (
+          await prismaSql(tx).query('select 1 from project where id = $1::uuid for key share skip locked', [
+            projectId,
+          ])
+        ).length > 0;
+      const row = await tx.project.findUnique({ where: { id: projectId } });
+      if (!row) throw notFound();
+      // It may stay: the deletion fails when something is in it.
+      if (!isFree) throw conflict('project_busy', 'the project is being deleted; try again');
+      return { account_id: row.account_id, project_id: row.id, parents: [] };
+    });
   }
 }
 

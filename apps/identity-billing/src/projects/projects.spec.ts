@@ -170,6 +170,33 @@ describe('projects', () => {
     expect((await billing.api('DELETE', `projects/${id}`, as)).status).toBe(404);
   });
 
+  it('while a project is being deleted nobody is told that something can be put into it', async () => {
+    const { as } = await billing.account();
+    const { id } = (await create(as, { name: 'contested' })).body;
+    const settled = () => billing.internal('GET', `owners/project/${id}?settled=true`);
+    expect((await settled()).status).toBe(200);
+    for (const [count, status] of [
+      [1, 200],
+      [0, 404],
+    ] as const) {
+      const during: number[] = [];
+      billing.nebo.runtime.targets.set('apps-builder', {
+        call: async () => {
+          // The deletion asks its keepers here, before it commits.
+          during.push(
+            (await settled()).status,
+            (await billing.internal('GET', `owners/project/${id}`)).status,
+          );
+          return { status: 200, headers: {}, body: Readable.from([Buffer.from(`{"count":${count}}`)]) };
+        },
+        close: async () => undefined,
+      } as unknown as ServiceTarget);
+      expect((await billing.api('DELETE', `projects/${id}`, as)).status).toBe(count > 0 ? 409 : 204);
+      expect(during).toEqual([409, 200]);
+      expect((await settled()).status).toBe(status);
+    }
+  });
+
   it('an Idempotency-Key makes one project: a repeat answers the same, another body is 422', async () => {
     const { as } = await billing.account();
     const headers = { 'idempotency-key': randomUUID() };

@@ -39,7 +39,13 @@ describe('a router that is killed', () => {
     const here = fileURLToPath(new URL('../../', import.meta.url));
     child = spawn(
       process.execPath,
-      ['--conditions', 'nebo-src', '--import', join(here, '../../tools/test/run-ts.mjs'), join(here, 'src/main.ts')],
+      [
+        '--conditions',
+        'nebo-src',
+        '--import',
+        join(here, '../../tools/test/run-ts.mjs'),
+        join(here, 'src/main.ts'),
+      ],
       {
         cwd: here,
         stdio: ['ignore', 'ignore', 'pipe'],

@@ -1,4 +1,7 @@
-/** `GET /internal/v1/owners/{kind}/{id}` at the service that owns the kind. Immutable, so it may be kept. */
+/**
+ * `GET /internal/v1/owners/{kind}/{id}` at the service that owns the kind. Immutable, so it may be kept. A project takes
+ * `?settled=true` from who is about to put something into it: 409 `project_busy` while it is being deleted.
+ */
 export interface Owner {
   account_id: string;
   project_id: string | null;

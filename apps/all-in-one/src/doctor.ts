@@ -1,0 +1,191 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { loadCatalogue } from '@nebo/inference-router';
+import { probeDrivers } from '@nebo/region-agent';
+import type { Config } from '@nebo/service-kit/config';
+
+/** One area of the installation: what does its work here, and why that. */
+export interface Finding {
+  area: string;
+  /** `note`: worth knowing, such as no isolation; `bad`: the start or the running installation has trouble with it. */
+  state: 'ok' | 'note' | 'bad';
+  in_use: string;
+  why: string;
+}
+
+/** What the doctor found. */
+export interface Diagnosis {
+  /** Nothing is bad. */
+  ok: boolean;
+  /** An installation answers at its address. */
+  running: boolean;
+  findings: Finding[];
+}
+
+interface Health {
+  ok: boolean;
+  parts: { name: string; ok: boolean; required: boolean; detail?: string }[];
+}
+
+/**
+ * Looks at this machine and this environment as `npm start` would, and at the installation when it runs. Passwords of
+ * addresses are left out.
+ * @param url where the API answers
+ */
+export async function examine(config: Config, url: string): Promise<Diagnosis> {
+  const health = await healthOf(url);
+  const findings = [
+    installation(url, health),
+    dataFolder(config),
+    database(config, health),
+    bus(config, health),
+    ...(await drivers(config)),
+    inference(config),
+    traces(config),
+    usage(config),
+  ];
+  return {
+    ok: findings.every(({ state }) => state !== 'bad'),
+    running: health !== null,
+    findings,
+  };
+}
+
+/** The same for people, one line per area. */
+export function doctorText({ findings }: Diagnosis): string {
+  const width = (key: 'area' | 'in_use') => Math.max(...findings.map((finding) => finding[key].length));
+  const [area, use] = [width('area'), Math.min(60, width('in_use'))];
+  const marks = { ok: '  ', note: '! ', bad: 'x ' };
+  const lines = findings.map(
+    (finding) =>
+      `${marks[finding.state]}${finding.area.padEnd(area)}  ${finding.in_use.padEnd(use)}  ${finding.why}`,
+  );
+  return `${lines.join('\n')}\n`;
+}
+
+/** Null: nobody answers there. */
+async function healthOf(url: string): Promise<Health | null> {
+  try {
+    const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(5_000) });
+    return (await answer.json()) as Health;
+  } catch {
+    return null;
+  }
+}
+
+function installation(url: string, health: Health | null): Finding {
+  const area = 'installation';
+  if (!health)
+    return { area, state: 'note', in_use: 'not running', why: `nobody answers at ${url}; npm start` };
+  const missing = health.parts.filter((part) => !part.ok);
+  if (missing.length === 0)
+    return { area, state: 'ok', in_use: url, why: `all ${health.parts.length} parts are ready` };
+  const words = missing.map(({ name, detail }) => `${name}${detail ? ` (${detail})` : ''}`).join('; ');
+  return { area, state: health.ok ? 'note' : 'bad', in_use: url, why: `not ready: ${words}` };
+}
+
+function dataFolder(config: Config): Finding {
+  const home = resolve(config.text('NEBO_HOME', '.nebo'));
+  const keyFile = resolve(config.text('NEBO_MASTER_KEY_FILE', `${home}/master.key`));
+  const why = config.optional('NEBO_HOME') ? 'NEBO_HOME' : 'NEBO_HOME is not set';
+  return existsSync(keyFile)
+    ? { area: 'data folder', state: 'ok', in_use: home, why: `${why}; the master key is ${keyFile}` }
+    : {
+        area: 'data folder',
+        state: 'note',
+        in_use: home,
+        why: `${why}; no master key yet, a start makes it`,
+      };
+}
+
+/** What services say of one of their parts, when they say that it is away. */
+function troubleWith(part: string, health: Health | null): string | null {
+  const details = health?.parts.flatMap(({ detail }) => detail?.split('; ') ?? []) ?? [];
+  return details.find((detail) => detail.startsWith(`${part}: `)) ?? null;
+}
+
+/** An address without user and password. */
+function plain(address: string): string {
+  // NATS also takes `host:port`.
+  if (!address.includes('://')) return address.slice(address.lastIndexOf('@') + 1);
+  if (!URL.canParse(address)) return 'an address that cannot be read';
+  const url = new URL(address);
+  return `${url.protocol}//${url.host}${url.pathname}`;
+}
+
+function database(config: Config, health: Health | null): Finding {
+  const own = config.optional('DATABASE_URL');
+  const in_use = own
+    ? plain(own)
+    : `embedded PostgreSQL in ${resolve(config.text('NEBO_HOME', '.nebo'), 'postgres')}`;
+  const trouble = troubleWith('postgres', health);
+  const why = own ? 'DATABASE_URL' : 'DATABASE_URL is not set';
+  return {
+    area: 'database',
+    state: trouble ? 'bad' : 'ok',
+    in_use,
+    why: trouble ? `${why}; ${trouble}` : why,
+  };
+}
+
+function bus(config: Config, health: Health | null): Finding {
+  const own = config.optional('NATS_URL');
+  const in_use = own ? `NATS ${own.split(',').map(plain).join(', ')}` : 'embedded, inside the process';
+  const trouble = troubleWith('bus', health);
+  const why = own ? 'NATS_URL' : 'NATS_URL is not set';
+  // Events wait in the outbox: an installation without its bus still works.
+  return { area: 'bus', state: trouble ? 'note' : 'ok', in_use, why: trouble ? `${why}; ${trouble}` : why };
+}
+
+async function drivers(config: Config): Promise<Finding[]> {
+  try {
+    return Object.entries(await probeDrivers(config.env)).map(([area, { driver, isolated, why }]) => ({
+      area,
+      state: isolated ? 'ok' : 'note',
+      in_use: isolated ? driver : `${driver}, NOT isolated from this machine`,
+      why,
+    }));
+  } catch (error) {
+    return [{ area: 'builds, replicas', state: 'bad', in_use: 'none', why: (error as Error).message }];
+  }
+}
+
+function inference(config: Config): Finding {
+  const area = 'inference';
+  const file = config.optional('NEBO_INFERENCE_CONFIG');
+  try {
+    const { offers } = loadCatalogue(config);
+    const simulated = offers.filter((offer) => offer.simulated).length;
+    if (!file) {
+      const why = 'NEBO_INFERENCE_CONFIG is not set: answers are made up';
+      return { area, state: 'note', in_use: `the built-in simulator for ${offers.length} models`, why };
+    }
+    const upstreams = new Map<string, number>();
+    for (const { provider } of offers.flatMap(({ routes }) => routes)) {
+      const words = provider.baseUrl === null ? 'simulator' : `${provider.name} (${plain(provider.baseUrl)})`;
+      upstreams.set(words, (upstreams.get(words) ?? 0) + 1);
+    }
+    const in_use = [...upstreams].map(([name, count]) => `${name} for ${count}`).join(', ');
+    const why = `${file}${simulated > 0 ? `; ${simulated} of ${offers.length} models are simulated` : ''}`;
+    return { area, state: simulated > 0 ? 'note' : 'ok', in_use, why };
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const why = error.name === 'ConfigError' ? error.message : `${file}: ${error.message}`;
+    return { area, state: 'bad', in_use: 'none', why };
+  }
+}
+
+function traces(config: Config): Finding {
+  const names = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'];
+  const name = names.find((candidate) => config.optional(candidate));
+  return name
+    ? { area: 'traces', state: 'ok', in_use: plain(config.text(name)), why: name }
+    : { area: 'traces', state: 'ok', in_use: 'none', why: 'OTEL_EXPORTER_OTLP_ENDPOINT is not set' };
+}
+
+function usage(config: Config): Finding {
+  const brokers = config.list('NEBO_KAFKA_BROKERS');
+  return brokers.length > 0
+    ? { area: 'usage export', state: 'ok', in_use: `Kafka ${brokers.join(', ')}`, why: 'NEBO_KAFKA_BROKERS' }
+    : { area: 'usage export', state: 'ok', in_use: 'none', why: 'NEBO_KAFKA_BROKERS is not set' };
+}

@@ -1,0 +1,139 @@
+/**
+ * `npm run proof -- NAME… [--size N]`: the suites that prove something by number, at the size of the bars, not at that of
+ * `npm test`. One number, NEBO_PROOF, sizes a suite; NEBO_SEED makes it another run. Appends what was shown to
+ * docs/proof.md, failures included.
+ */
+import { execFileSync, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { format, resolveConfig } from 'prettier';
+import { nodeBinary, root } from '../start/node-binary.mjs';
+
+/** Each proof: folder of the project, its specs, the size of the bar, and what a pass shows at a size. */
+const proofs = {
+  money: {
+    project: 'apps/identity-billing',
+    specs: ['src/ledger/money.model.spec.ts', 'src/ledger/money.kill.spec.ts'],
+    size: 1_000,
+    shown: (n) =>
+      `${n} random sequences of 14 operations equal a model in memory; ${kills(n)} rounds of kill -9 of spenders and of PostgreSQL lose nothing acknowledged; lines sum to zero`,
+  },
+  archive: {
+    project: 'libs/archive',
+    specs: ['test/hostile.spec.ts', 'test/valid.spec.ts'],
+    size: 40,
+    shown: (n) =>
+      `every family of hostile archives × ${n} mutations is refused by the right rule and leaves no file; valid ones come out byte for byte`,
+  },
+  lifecycle: {
+    project: 'libs/lifecycle',
+    specs: ['src/processes.spec.ts', 'src/races.spec.ts'],
+    size: 400,
+    shown: (n) =>
+      `${Math.ceil(n / 20) * 20} late writes of workers that slept over their lease are refused; ${Math.max(1, Math.floor(n / 100))} workers killed in mid step are followed within 3.5 s; no step runs twice at once, no wake is lost`,
+  },
+  outbox: {
+    project: 'libs/bus',
+    specs: ['src/outbox-kill.spec.ts', 'src/outbox-relay.spec.ts'],
+    size: 40,
+    shown: (n) =>
+      `${n} times kill -9 of writer, relay and consumer, on the embedded bus and on NATS: 0 events lost, doubled or invented`,
+  },
+};
+const kills = (n) => Math.max(3, Math.floor(n / 100));
+const file = join(root, 'docs/proof.md');
+const head = `# What was proved, and when
+
+\`npm run proof -- NAME\` adds a line (${Object.keys(proofs).join(', ')}, or \`all\`); \`npm test\` runs the same suites at a smaller size.
+
+| proof | size | what was shown | tests | duration | date | commit | result |
+| ----- | ---- | -------------- | ----- | -------- | ---- | ------ | ------ |
+`;
+
+/** @returns {{ names: string[], size: number | null }} or ends the process with what is wrong */
+function readWords(words) {
+  const at = words.indexOf('--size');
+  const given = at >= 0 ? words.splice(at, 2)[1] : process.env.NEBO_PROOF;
+  const size = given === undefined || given === '' ? null : Number(given);
+  const names = words.includes('all') ? Object.keys(proofs) : words;
+  const unknown = names.find((name) => !Object.hasOwn(proofs, name));
+  const wrong =
+    unknown !== undefined
+      ? `there is no proof "${unknown}"`
+      : names.length === 0
+        ? 'a name is needed'
+        : size !== null && !(Number.isInteger(size) && size > 0)
+          ? `the size must be a whole number above zero, not "${given}"`
+          : null;
+  if (wrong) {
+    console.error(`proof: ${wrong}\nnpm run proof -- ${Object.keys(proofs).join('|')}|all [--size N]`);
+    process.exit(2);
+  }
+  return { names, size };
+}
+
+/** Runs the specs of a proof. @returns {Promise<object | null>} Jest's report; null when there is none */
+async function runJest({ project, specs }, size) {
+  const folder = mkdtempSync(join(tmpdir(), 'nebo-proof-'));
+  const report = join(folder, 'report.json');
+  const jest = join(root, 'node_modules/jest/bin/jest.js');
+  // The results of `npm test` stay as they are: only the default reporter. One file at a time: nothing disturbs a kill.
+  const args = ['--runInBand', '--reporters=default', '--json', `--outputFile=${report}`, ...specs];
+  const child = spawn(nodeBinary(), ['--experimental-vm-modules', jest, ...args], {
+    cwd: join(root, project),
+    stdio: ['ignore', 'ignore', 'inherit'],
+    env: { ...process.env, NEBO_PROOF: `${size}`, NODE_NO_WARNINGS: '1' },
+  });
+  for (const signal of ['SIGTERM', 'SIGHUP']) process.once(signal, () => child.kill(signal));
+  await new Promise((resolve) => child.once('close', resolve));
+  const result = existsSync(report) ? JSON.parse(readFileSync(report, 'utf8')) : null;
+  rmSync(folder, { recursive: true });
+  return result;
+}
+
+/** The commit of the tree, and whether the tree is just that. */
+function commitWords() {
+  const git = (...args) => execFileSync('git', args, { cwd: root, encoding: 'utf8' }).trim();
+  try {
+    return `${git('rev-parse', '--short', 'HEAD')}${git('status', '--porcelain') === '' ? '' : ' + changes'}`;
+  } catch {
+    return 'no git';
+  }
+}
+
+const cell = (text) => String(text).replaceAll('|', '/').replaceAll('\n', ' ');
+
+async function append(cells) {
+  const text = existsSync(file) ? readFileSync(file, 'utf8') : head;
+  const line = `| ${cells.map(cell).join(' | ')} |\n`;
+  const options = await resolveConfig(file);
+  writeFileSync(file, await format(text + line, { ...options, parser: 'markdown' }));
+}
+
+const { names, size: asked } = readWords(process.argv.slice(2));
+let failed = false;
+for (const name of names) {
+  const proof = proofs[name];
+  const size = asked ?? proof.size;
+  console.error(`\n=== ${name}, size ${size}`);
+  const begun = Date.now();
+  const commit = commitWords();
+  const report = await runJest(proof, size);
+  const tests = report?.testResults.flatMap((spec) => spec.assertionResults) ?? [];
+  const count = (status) => tests.filter((test) => test.status === status).length;
+  const broken = tests.filter((test) => test.status === 'failed').map((test) => test.fullName);
+  const skipped = tests.filter((test) => test.status === 'pending').map((test) => test.fullName);
+  const passed = report?.success === true && count('passed') > 0;
+  if (!passed) failed = true;
+  const seconds = Math.round((Date.now() - begun) / 1000);
+  const shown = passed
+    ? `${proof.shown(size)}${skipped.length > 0 ? `; not shown, skipped: ${skipped.join('; ')}` : ''}`
+    : `failed: ${broken.join('; ') || 'a suite did not run'}`;
+  const counts = `${count('passed')} of ${tests.length}`;
+  const date = new Date(begun).toISOString().slice(0, 10);
+  await append([name, size, shown, counts, `${seconds} s`, date, commit, passed ? 'pass' : 'FAIL']);
+  console.log(`${name}: ${passed ? 'pass' : 'FAIL'}, ${counts} tests, ${seconds} s: ${shown}`);
+}
+console.error(`\nThe lines are in docs/proof.md.`);
+process.exit(failed ? 1 : 0);
