@@ -1,7 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { startOtlpReceiver, type OtlpReceiver } from '@nebo/test-kit';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { freshDatabase, sharedPostgres, startOtlpReceiver, type OtlpReceiver } from '@nebo/test-kit';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
-import { Nebo, until } from '../harness/nebo.js';
+import { freePorts, Nebo, root, until } from '../harness/nebo.js';
 
 /** What an operator sees of the installation as `npm start` runs it: figures, traces, the audit log, the doctor. */
 describe('what an operator sees', () => {
@@ -57,7 +62,7 @@ describe('what an operator sees', () => {
     ]);
   });
 
-  it('/metrics shows the doors, every service and its outbox, and only on this machine', async () => {
+  it('/metrics shows the doors, every service with its outbox, and the edge', async () => {
     await api.get('/account');
     const { origin } = new URL(nebo.credentials.base_url);
     const text = await (await fetch(`${origin}/metrics`)).text();
@@ -104,5 +109,46 @@ describe('what an operator sees', () => {
     const { ms, code } = await nebo.down();
     expect(code).toBe(0);
     expect(ms).toBeLessThan(10_000);
+  });
+});
+
+describe('a service as a process of its own', () => {
+  it('has its figures on its own port, and sends the spans that wait when it stops', async () => {
+    const receiver = await startOtlpReceiver();
+    const home = mkdtempSync(join(tmpdir(), 'nebo-alone-'));
+    const [port] = await freePorts(1);
+    const child = spawn(process.execPath, ['apps/compute/dist/main.js'], {
+      cwd: root,
+      env: {
+        PATH: process.env.PATH,
+        NEBO_HOME: home,
+        NEBO_LOG_LEVEL: 'warn',
+        NEBO_COMPUTE_PORT: `${port}`,
+        DATABASE_URL: await freshDatabase(),
+        OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
+        // Nothing leaves by itself within the test.
+        OTEL_BSP_SCHEDULE_DELAY: '60000',
+      },
+      stdio: ['ignore', 'inherit', 'inherit'],
+    });
+    try {
+      const url = `http://127.0.0.1:${port}`;
+      await until(async () => (await fetch(`${url}/healthz`).catch(() => null))?.status === 200);
+      const refused = await fetch(`${url}/internal/v1/regions`);
+      expect(refused.status).toBe(401);
+      expect(await (await fetch(`${url}/metrics`)).text()).toContain(
+        'nebo_http_requests_total{service="compute",method="GET",operation="/internal/v1/regions",status="401"} 1',
+      );
+      expect(receiver.spans).toEqual([]);
+      child.kill('SIGTERM');
+      expect((await once(child, 'exit'))[0]).toBe(0);
+      expect(receiver.services).toEqual(['compute']);
+      expect(receiver.spans.map(({ name }) => name)).toEqual(['GET /internal/v1/regions']);
+    } finally {
+      child.kill('SIGKILL');
+      receiver.stop();
+      rmSync(home, { recursive: true, force: true });
+      await (await sharedPostgres()).stop();
+    }
   });
 });

@@ -125,6 +125,17 @@ describe.each([
     ).toBe(200);
   });
 
+  it('404 for what is made or listed in a project that is gone meanwhile, although it was known', async () => {
+    const gone = randomUUID();
+    const path = `/projects/${gone}/apps`;
+    nebo.owners.set(`project:${gone}`, { account_id: account, project_id: null, parents: [] });
+    expect((await call(path)).status).toBe(200);
+    nebo.owners.delete(`project:${gone}`);
+    expect((await call(path)).status).toBe(404);
+    expect((await call(path, owner, { method: 'POST', body: '{}' })).status).toBe(404);
+    expect((await call(`/projects/${gone}`)).status).toBe(404);
+  });
+
   it('404 with one body for absent, foreign, malformed and wrongly placed ids', async () => {
     const bodies = await Promise.all(
       [

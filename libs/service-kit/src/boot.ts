@@ -147,6 +147,7 @@ function installIdentity(fastify: FastifyInstance, definition: ServiceDefinition
   const open = new Set(['/healthz', '/metrics', ...(definition.publicPaths ?? [])]);
   const door = definition.doorIdentity ?? 'key';
   fastify.decorateRequest('identity', null);
+  fastify.decorate('masterKey', runtime.masterKey);
   fastify.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id);
     const path = request.url.split('?', 1)[0]!;

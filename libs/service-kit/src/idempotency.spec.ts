@@ -3,6 +3,9 @@ import { commonMigrations, Database, migrate, roleUrl } from '@nebo/persistence'
 import { freshDatabase, sharedPostgres } from '@nebo/test-kit';
 import { once } from './idempotency.js';
 import { canonical } from './request.js';
+import { MasterKey } from './secrets.js';
+
+const vault = new MasterKey(Buffer.alloc(32, 7));
 
 describe('idempotency', () => {
   let database: Database;
@@ -21,7 +24,7 @@ describe('idempotency', () => {
 
   const post = (key: string, hash = 'h', delayMs = 0, secret = false) =>
     database.transaction((tx) =>
-      once(tx, { scope: 'a|k|POST|/v1/x', key, hash }, async () => {
+      once(tx, { scope: 'a|k|POST|/v1/x', key, hash, vault }, async () => {
         if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs));
         effects += 1;
         const id = randomUUID();
@@ -34,6 +37,20 @@ describe('idempotency', () => {
     const first = await post(key);
     expect(await post(key)).toEqual({ status: 201, body: first.body, repeated: true });
     expect(effects).toBe(1);
+  });
+
+  it('keeps no answer in the clear, and still repeats what an earlier version kept', async () => {
+    const key = randomUUID();
+    const { body } = await post(key);
+    const kept = await database.transaction((tx) =>
+      tx.query<{ body: string }>('select body::text as body from idempotency_key where key = $1', [key]),
+    );
+    expect(kept[0]!.body).toMatch(/^"[A-Za-z0-9+/=]+"$/);
+    expect(Buffer.from(kept[0]!.body, 'base64').toString('latin1')).not.toContain(body.id);
+    await database.transaction((tx) =>
+      tx.query(`update idempotency_key set body = '{"id":"old"}' where key = $1`, [key]),
+    );
+    expect((await post(key)).body).toEqual({ id: 'old' });
   });
 
   it('422 for the same key with another content', async () => {
@@ -56,7 +73,7 @@ describe('idempotency', () => {
   it('keeps nothing of an effect that failed', async () => {
     const key = randomUUID();
     const failing = database.transaction((tx) =>
-      once(tx, { scope: 's', key, hash: 'h' }, () => Promise.reject(new Error('no money'))),
+      once(tx, { scope: 's', key, hash: 'h', vault }, () => Promise.reject(new Error('no money'))),
     );
     await expect(failing).rejects.toThrow('no money');
     const rows = await database.query('select 1 from idempotency_key where key = $1', [key]);

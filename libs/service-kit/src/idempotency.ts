@@ -1,14 +1,18 @@
+import { createHmac } from 'node:crypto';
 import type { KeyIdentity } from '@nebo/contracts';
 import type { Sql } from '@nebo/persistence';
 import { ApiError, badRequest } from './errors.js';
+import type { MasterKey } from './secrets.js';
 
 /** A POST that carries an `Idempotency-Key`. */
 export interface IdempotentRequest {
   /** Account, key, method and path: the same header elsewhere is another request. */
   scope: string;
   key: string;
-  /** SHA-256 of the content, hex. */
+  /** Keyed hash of the content, hex: a plain one of a body with a secret could be guessed from a dump of the database. */
   hash: string;
+  /** Seals the answer that is kept; it holds what the client sent, values of variables too. */
+  vault: Pick<MasterKey, 'seal' | 'open'>;
 }
 
 /** What an effect answers, and what is kept of it. */
@@ -26,6 +30,7 @@ export interface OnceAnswer<T> extends IdempotentAnswer<T> {
 
 /**
  * The request of a header, or null without one.
+ * @param content what must be the same in a repeat: the canonical body, or the digest of an upload
  * @throws ApiError 400 for a key that is too long or not printable
  */
 export function idempotentRequest(
@@ -33,7 +38,8 @@ export function idempotentRequest(
   method: string,
   path: string,
   header: string | string[] | undefined,
-  hash: string,
+  content: string,
+  masterKey: MasterKey,
 ): IdempotentRequest | null {
   if (header === undefined) return null;
   if (Array.isArray(header) || !/^[\x21-\x7e]{1,255}$/.test(header)) {
@@ -45,9 +51,13 @@ export function idempotentRequest(
   return {
     scope: `${identity.account_id}|${identity.key_id}|${method}|${path.split('?')[0]}`,
     key: header,
-    hash,
+    hash: createHmac('sha256', masterKey.derive('idempotency')).update(content).digest('hex'),
+    vault: masterKey,
   };
 }
+
+/** What a kept answer is bound to. */
+const sealContext = ({ scope, key }: IdempotentRequest) => `idempotency|${scope}|${key}`;
 
 interface Row {
   request_hash: string;
@@ -94,7 +104,7 @@ export async function once<T>(
       request.key,
       request.hash,
       answer.status,
-      answer.secretOf ? null : JSON.stringify(answer.body ?? null),
+      answer.secretOf ? null : JSON.stringify(sealed(request, answer.body)),
       answer.secretOf ?? null,
     ],
   );
@@ -114,8 +124,17 @@ function repeat<T>(known: Row, request: IdempotentRequest): OnceAnswer<T> {
       `already created as ${known.resource_id}; its secret is shown only once`,
     );
   }
-  return { status: known.status, body: known.body as T, repeated: true };
+  return { status: known.status, body: opened<T>(request, known.body), repeated: true };
 }
+
+const sealed = (request: IdempotentRequest, body: unknown): string =>
+  request.vault.seal(JSON.stringify(body ?? null), sealContext(request)).toString('base64');
+
+/** Rows of earlier versions hold the answer as it was. */
+const opened = <T>(request: IdempotentRequest, kept: unknown): T =>
+  (typeof kept === 'string'
+    ? JSON.parse(request.vault.open(Buffer.from(kept, 'base64'), sealContext(request)))
+    : kept) as T;
 
 /** Forgets keys after a day, as the documentation says. */
 export async function pruneIdempotencyKeys(sql: Sql): Promise<void> {

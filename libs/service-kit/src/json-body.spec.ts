@@ -42,6 +42,27 @@ describe('bodies before they are parsed', () => {
     expect(refusal(JSON.stringify({ text: `"${'[{,"\\'.repeat(100_000)}` }))).toBeNull();
   });
 
+  it('finds the end of every text, however long and however escaped', () => {
+    for (let length = 0; length < 200; length += 1) {
+      for (const tail of ['', '\\\\', '\\"', '\\\\\\"', '\\u0041']) {
+        const text = `"${'a'.repeat(length)}${tail}${'b'.repeat(200 - length)}"`;
+        expect(jsonText(Buffer.from(`[${text},{}]`))).toBe(`[${text},{}]`);
+        expect(refusal(`[${text},${'['.repeat(200)}`)).toMatchObject({ status: 400 });
+        expect(refusal(`[${text.slice(0, -1)},${'['.repeat(200)}`)).toBeNull();
+      }
+    }
+  });
+
+  it.each([
+    ['plain', 'a'.repeat(16_000_000)],
+    ['escaped all over', '\\"'.repeat(8_000_000)],
+    ['escaped now and then', `${'a'.repeat(70)}\\n`.repeat(220_000)],
+  ])('a long text, %s, takes a moment', (_what, text) => {
+    const began = performance.now();
+    expect(refusal(`{"text":"${text}"}`)).toBeNull();
+    expect(performance.now() - began).toBeLessThan(1_500);
+  });
+
   it('refuses more values than a request has, fast', () => {
     const began = performance.now();
     expect(refusal(`[${'{},'.repeat(5_000_000)}1]`)).toMatchObject({ status: 400 });

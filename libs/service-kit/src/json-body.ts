@@ -14,23 +14,23 @@ const closeBracket = 0x5d;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
 
+/** So many bytes of a text are looked at one by one before the rest of it is searched, which costs more to begin with. */
+const nearby = 64;
+
 /**
  * The text of a JSON body, if it may be parsed at all: UTF-8, at most 100 levels deep, at most 250,000 values. One pass over
- * the bytes (about 1 ms per MiB), before anything is built from them.
+ * the bytes, before anything is built from them; it costs less than the parser does.
  * @throws ApiError 400 saying what is wrong
  */
 export function jsonText(body: Buffer): string {
   // Decoding would silently put another character in place of what is not UTF-8.
   if (!isUtf8(body)) throw badRequest('bad_request', 'the body is not UTF-8');
+  const texts = new Texts(body);
   let depth = 0;
   let values = 1;
-  let inString = false;
   for (let index = 0; index < body.length; index += 1) {
     const byte = body[index];
-    if (inString) {
-      if (byte === backslash) index += 1;
-      else if (byte === quote) inString = false;
-    } else if (byte === quote) inString = true;
+    if (byte === quote) index = texts.end(index);
     else if (byte === comma) values += 1;
     else if (byte === openBrace || byte === openBracket) {
       depth += 1;
@@ -38,7 +38,40 @@ export function jsonText(body: Buffer): string {
       if (depth > maxDepth)
         throw badRequest('bad_request', `the body is nested deeper than ${maxDepth} levels`);
     } else if (byte === closeBrace || byte === closeBracket) depth -= 1;
+    if (values > maxValues) throw badRequest('bad_request', `the body has more than ${maxValues} values`);
   }
-  if (values > maxValues) throw badRequest('bad_request', `the body has more than ${maxValues} values`);
   return body.toString('utf8');
+}
+
+/** Finds the ends of texts from left to right; what was searched once is not searched again. */
+class Texts {
+  private nextQuote = -1;
+  private nextBackslash = -1;
+
+  constructor(private readonly body: Buffer) {}
+
+  /** @returns index of the quote that closes the text opened at `open`, or the last one of the body */
+  end(open: number): number {
+    const { body } = this;
+    let near = open + 1 + nearby;
+    for (let index = open + 1; index < body.length; index += 1) {
+      const byte = body[index];
+      if (byte === quote) return index;
+      if (byte === backslash) {
+        index += 1;
+        near = index + nearby;
+      } else if (index >= near) {
+        if (this.nextQuote < index) this.nextQuote = this.find(quote, index);
+        if (this.nextBackslash < index) this.nextBackslash = this.find(backslash, index);
+        index = Math.min(this.nextQuote, this.nextBackslash) - 1;
+        near = body.length;
+      }
+    }
+    return body.length;
+  }
+
+  private find(byte: number, from: number): number {
+    const found = this.body.indexOf(byte, from);
+    return found < 0 ? this.body.length : found;
+  }
 }

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
 import type {
   AgentIdentity,
@@ -10,10 +9,14 @@ import type {
 import type { FastifyRequest } from 'fastify';
 import { unauthorized } from './errors.js';
 import { type IdempotentRequest, idempotentRequest } from './idempotency.js';
+import type { MasterKey } from './secrets.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
     identity: Identity | null;
+  }
+  interface FastifyInstance {
+    masterKey: MasterKey;
   }
 }
 
@@ -49,16 +52,23 @@ export const CallingAgent = createParamDecorator((_: unknown, context: Execution
 );
 
 /**
- * The request as `Idempotency` needs it: null without the header. The hash is that of the JSON body; an upload sets its
- * own afterwards.
+ * The request as `once` needs it: null without the header. Its content is the JSON body; an upload makes its own.
  */
 export const Idempotent = createParamDecorator(
   (_: unknown, context: ExecutionContext): IdempotentRequest | null => {
     const request = requestOf(context);
     const { identity } = request;
-    if (identity?.kind !== 'key') return null;
-    const hash = createHash('sha256').update(canonical(request.body)).digest('hex');
-    return idempotentRequest(identity, request.method, request.url, request.headers['idempotency-key'], hash);
+    const header = request.headers['idempotency-key'];
+    if (identity?.kind !== 'key' || header === undefined) return null;
+    const content = canonical(request.body);
+    return idempotentRequest(
+      identity,
+      request.method,
+      request.url,
+      header,
+      content,
+      request.server.masterKey,
+    );
   },
 );
 

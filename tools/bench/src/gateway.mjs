@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { loadavg } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { cpuSeconds, end, freePort, median, startInstallation, untilReady } from './installation.mjs';
 import { load } from './load.mjs';
@@ -35,6 +36,7 @@ async function appReads({ baseUrl, admin }) {
 
 /** CPU per request of reading one app through the gateway, against a bare hello, interleaved. */
 export async function benchGateway() {
+  const [before] = loadavg();
   const port = await freePort();
   const hello = spawn(
     process.execPath,
@@ -78,14 +80,17 @@ export async function benchGateway() {
     one.remove();
     await split?.stop();
   }
-  const base = median(lanes[0].microseconds);
   return [
-    '| what | CPU µs per request (median of rounds) | least | times the hello | goal | requests per second |',
-    '|---|---|---|---|---|---|',
+    `Load of the machine before and after: ${before.toFixed(1)}, ${loadavg()[0].toFixed(1)}.`,
+    '',
+    '| what | CPU µs per request, median of rounds | least | times the hello, median of rounds | by the least | goal | requests per second |',
+    '|---|---|---|---|---|---|---|',
     ...lanes.map((lane) => {
-      const cpu = median(lane.microseconds);
+      // A round of each lane follows the other within seconds, so a neighbour slows both.
+      const times = median(lane.microseconds.map((cpu, round) => cpu / lanes[0].microseconds[round]));
       const least = Math.min(...lane.microseconds);
-      return `| ${lane.name} | ${cpu.toFixed(1)} | ${least.toFixed(1)} | ${(cpu / base).toFixed(1)} | ${lane.goal} | ${Math.round(median(lane.perSecond))} |`;
+      const timesLeast = least / Math.min(...lanes[0].microseconds);
+      return `| ${lane.name} | ${median(lane.microseconds).toFixed(1)} | ${least.toFixed(1)} | ${times.toFixed(1)} | ${timesLeast.toFixed(1)} | ${lane.goal} | ${Math.round(median(lane.perSecond))} |`;
     }),
   ].join('\n');
 }

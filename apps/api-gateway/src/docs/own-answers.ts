@@ -82,6 +82,9 @@ export class OwnAnswers {
       response.end('{"error":{"code":"unknown_operation","message":"the API has no such operation"}}');
       return;
     }
-    response.writeHead(200, { 'content-type': 'text/plain; version=0.0.4' }).end(await this.metrics());
+    const text = await this.metrics().catch(() => null);
+    response
+      .writeHead(text === null ? 503 : 200, { 'content-type': 'text/plain; version=0.0.4' })
+      .end(text ?? '');
   }
 }

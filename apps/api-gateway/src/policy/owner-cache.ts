@@ -10,6 +10,8 @@ const maxEntries = 100_000;
  */
 export class OwnerCache {
   private readonly known = new Map<string, Owner>();
+  /** Questions under way: who asks the same meanwhile gets the same answer. */
+  private readonly asked = new Map<string, Promise<Owner | null>>();
 
   constructor(private readonly peers: Peers) {}
 
@@ -23,7 +25,14 @@ export class OwnerCache {
       const owner = this.known.get(`${kind}:${lower}`);
       if (owner) return owner;
     }
-    return uuid.test(lower) ? this.ask(kind, lower) : null;
+    if (!uuid.test(lower)) return null;
+    const key = `${kind}:${lower}`;
+    let answer = this.asked.get(key);
+    if (!answer) {
+      answer = this.ask(kind, lower).finally(() => this.asked.delete(key));
+      this.asked.set(key, answer);
+    }
+    return answer;
   }
 
   private async ask(kind: string, id: string): Promise<Owner | null> {

@@ -1,9 +1,14 @@
 import { randomUUID } from 'node:crypto';
+import { networkInterfaces } from 'node:os';
 import { createMetrics, parseTraceparent, startTelemetry } from '@nebo/telemetry';
 import { startOtlpReceiver } from '@nebo/test-kit';
 import { FakeInstallation, send } from '../../test/fake-installation.js';
 
 const given = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+/** An address of this machine that is not loopback. */
+const outside = Object.values(networkInterfaces())
+  .flat()
+  .find((address) => address?.family === 'IPv4' && !address.internal)?.address;
 const identity = {
   kind: 'key' as const,
   account_id: randomUUID(),
@@ -71,6 +76,17 @@ describe('traces at the gateway', () => {
     expect(text).toContain(
       'nebo_http_requests_total{service="compute",method="GET",operation="list_vms",status="200"} 1',
     );
+    await nebo.stop();
+  });
+
+  (outside ? it : it.skip)('404 /metrics from elsewhere (skipped without a network address)', async () => {
+    const nebo = await new FakeInstallation().start({ NEBO_BIND: '0.0.0.0' });
+    const { port } = new URL(nebo.api);
+    expect((await send(`${nebo.api}/metrics`)).status).toBe(200);
+    const answer = await send(`http://${outside}:${port}/metrics`, {
+      headers: { 'x-forwarded-for': '127.0.0.1', host: '127.0.0.1' },
+    });
+    expect(answer).toMatchObject({ status: 404, body: { error: { code: 'unknown_operation' } } });
     await nebo.stop();
   });
 });

@@ -74,6 +74,7 @@ export class UploadsService {
       request.url,
       request.idempotencyKey,
       archive.sha256,
+      this.runtime.masterKey,
     );
     return this.store.as(caller.account_id, ({ db, sql }) =>
       once(sql, idem, async () => {

@@ -56,6 +56,20 @@ describe('the bound of an input', () => {
     expect(textBound('ﷺ')).toBe(33);
   });
 
+  it('of what fills the window many times over is the window, at once', () => {
+    // Each sign becomes eighteen under NFKC: normalising all of it would take seconds and a gigabyte.
+    const long = 'ﷺ'.repeat(9_000_000);
+    const parts = Array.from({ length: 20_000 }, () => ({ type: 'text' as const, text: 'ﷺ'.repeat(100) }));
+    const began = performance.now();
+    for (const content of [long, [{ type: 'text' as const, text: long }], parts]) {
+      expect(inputBound(order([{ role: 'user', content }]), model)).toBe(model.contextWindow);
+      expect(inputBound(order(Array.from({ length: 50 }, () => ({ role: 'user', content }))), model)).toBe(
+        model.contextWindow,
+      );
+    }
+    expect(performance.now() - began).toBeLessThan(2_000);
+  });
+
   it('is never below what templates make of JSON: escapes, spaces, indentation', () => {
     const random = randomOf(7);
     for (let round = 0; round < 500; round += 1) {

@@ -24,8 +24,15 @@ export function inputBound(
   model: CatalogueModel,
 ): number {
   let bound = templateTokens;
-  for (const message of order.messages) bound += messageBound(message, model);
-  for (const tool of order.tools) bound += toolTokens + jsonBound(tool);
+  for (const message of order.messages) {
+    bound += messageBound(message, model);
+    // Once the window is full nothing more is looked at: a body of many megabytes must not hold up everybody else.
+    if (bound >= model.contextWindow) return model.contextWindow;
+  }
+  for (const tool of order.tools) {
+    bound += toolTokens + jsonBound(tool);
+    if (bound >= model.contextWindow) return model.contextWindow;
+  }
   // A schema for the answer becomes part of the prompt at some vendors.
   if (order.settings['response_format'] !== undefined) bound += jsonBound(order.settings['response_format']);
   return Math.min(bound, model.contextWindow);
@@ -34,23 +41,31 @@ export function inputBound(
 function messageBound(message: OrderMessage, model: CatalogueModel): number {
   let bound = messageTokens;
   const { content } = message;
-  if (typeof content === 'string') bound += textBound(content);
+  const enough = model.contextWindow;
+  if (typeof content === 'string') bound += textBound(content, enough);
   else
-    for (const part of content ?? [])
-      bound += part.type === 'text' ? textBound(part.text) + 1 : model.imageTokensMax;
+    for (const part of content ?? []) {
+      bound += part.type === 'text' ? textBound(part.text, enough) + 1 : model.imageTokensMax;
+      if (bound >= enough) return bound;
+    }
   for (const text of [message.name, message.tool_call_id, message.reasoning_content]) {
-    if (text !== undefined) bound += textBound(text);
+    if (text !== undefined) bound += textBound(text, enough);
   }
-  for (const call of message.tool_calls ?? [])
+  for (const call of message.tool_calls ?? []) {
     bound += toolTokens + jsonBound(call) + jsonBound(call.function.arguments);
+    if (bound >= enough) return bound;
+  }
   return bound;
 }
 
-/** Most tokens of a text. */
-export function textBound(text: string): number {
+/**
+ * Most tokens of a text.
+ * @param enough a bound from which on it does not matter how high it is; normal forms can be eighteen times as long
+ */
+export function textBound(text: string, enough = Number.POSITIVE_INFINITY): number {
   const bytes = Buffer.byteLength(text, 'utf8');
   // ASCII: no form of it is longer.
-  if (bytes === text.length) return bytes;
+  if (bytes === text.length || bytes >= enough) return bytes;
   return Math.max(
     bytes,
     Buffer.byteLength(text.normalize('NFC'), 'utf8'),

@@ -5,6 +5,11 @@ export function pieces(text: string): string[] {
   return text.match(/\s*(?:[^\s]{1,6})|\s+$/gu) ?? [];
 }
 
+/** How many pieces a text has; of a long one, nearly. */
+function countPieces(text: string): number {
+  return text.length > 100_000 ? Math.ceil(text.length / 6) : pieces(text).length;
+}
+
 /** Text of the last message of the user. */
 export function lastUserText(messages: readonly OrderMessage[]): string {
   const message = messages.findLast(({ role }) => role === 'user');
@@ -26,11 +31,11 @@ const imageTokens = 1_000;
 export function countPrompt(messages: readonly OrderMessage[], tools: readonly Tool[] = []): number {
   let count = 3;
   for (const message of messages) {
-    count += 4 + pieces(textOf(message)).length + pieces(message.reasoning_content ?? '').length;
-    if (message.tool_calls) count += pieces(JSON.stringify(message.tool_calls)).length;
+    count += 4 + countPieces(textOf(message)) + countPieces(message.reasoning_content ?? '');
+    if (message.tool_calls) count += countPieces(JSON.stringify(message.tool_calls));
     if (Array.isArray(message.content))
       count += imageTokens * message.content.filter((part) => part.type === 'image_url').length;
   }
-  if (tools.length > 0) count += pieces(JSON.stringify(tools)).length;
+  if (tools.length > 0) count += countPieces(JSON.stringify(tools));
   return count;
 }

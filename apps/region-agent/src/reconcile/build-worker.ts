@@ -4,7 +4,7 @@ import { type AgentLog } from '../agent-log.js';
 import { type BlobAccess, type BuildDriver } from '../drivers/types.js';
 import { type LogShipper, type LogWriter } from '../log/log-shipper.js';
 import { type Places, settledWithin } from '../system/timing.js';
-import { type Outcomes } from './outcomes.js';
+import { isOf, type Outcomes } from './outcomes.js';
 import { type Reporter } from './reporter.js';
 import { type Worker } from './worker.js';
 
@@ -100,7 +100,7 @@ export class BuildWorker implements Worker {
       await outcomes.drop(this.id);
       return;
     }
-    const same = kept && isDeepStrictEqual(kept.spec, plain(spec));
+    const same = kept && isOf(kept, spec);
     if (
       kept &&
       same &&
@@ -163,14 +163,9 @@ export class BuildWorker implements Worker {
   ): Promise<void> {
     const { outcomes, reporter } = this.parts;
     const observation = { kind: 'build' as const, id: this.id, generation: present.generation, ...said };
-    await outcomes.keep(this.id, { spec: plain(present.spec), observation });
+    await outcomes.keep(this.id, present.spec, observation);
     // The last line is taken before the end is known; a control plane that is away must not hold the place for ever.
     if (writer) await settledWithin(writer.close(true), 30_000);
     reporter.report({ ...observation, generation: present.generation });
   }
-}
-
-/** As it comes back from disk. */
-function plain(spec: BuildSpec): BuildSpec {
-  return JSON.parse(JSON.stringify(spec)) as BuildSpec;
 }

@@ -1,13 +1,35 @@
-import { createHash } from 'node:crypto';
+import { createHash, createHmac, randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type BuildSpec } from '@nebo/contracts';
 import { type Observation } from './reporter.js';
 
-/** How a build ended, kept so that a new agent reports it instead of building again. */
+/**
+ * How a build ended, kept so that a new agent reports it instead of building again. Of what was built only a digest is kept,
+ * salted: the spec holds secrets, and nobody needs them once the build has ended.
+ */
 export interface KeptOutcome {
-  spec: BuildSpec;
+  /** Salt and digest of the spec, see `isOf`. */
+  spec: string;
   observation: Observation;
+}
+
+/** Whether an outcome is that of a spec. */
+export function isOf(outcome: KeptOutcome, spec: BuildSpec): boolean {
+  return outcome.spec === digest(spec, outcome.spec.split(':', 1)[0]!);
+}
+
+function digest(spec: BuildSpec, salt: string): string {
+  return `${salt}:${createHmac('sha256', salt).update(sorted(spec)).digest('hex')}`;
+}
+
+/** JSON with sorted keys: a spec comes over the wire anew each time. */
+function sorted(value: unknown): string {
+  return JSON.stringify(value, (_key, item: unknown) =>
+    typeof item === 'object' && item !== null && !Array.isArray(item)
+      ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : item,
+  );
 }
 
 /** Outcomes of builds on disk, until the control plane does not list the build any more. */
@@ -22,6 +44,7 @@ export class Outcomes {
       if (!name.endsWith('.json')) continue;
       try {
         const kept = JSON.parse(await readFile(join(this.dir, name), 'utf8')) as KeptOutcome;
+        if (typeof kept.spec !== 'string') throw new Error('kept by an earlier version, with its secrets');
         this.kept.set(kept.observation.id, kept);
       } catch {
         // Half a file is no outcome: the build is made again.
@@ -38,10 +61,10 @@ export class Outcomes {
     return [...this.kept.keys()];
   }
 
-  async keep(id: string, outcome: KeptOutcome): Promise<void> {
+  async keep(id: string, spec: BuildSpec, observation: Observation): Promise<void> {
+    const outcome: KeptOutcome = { spec: digest(spec, randomBytes(16).toString('hex')), observation };
     this.kept.set(id, outcome);
     const file = this.file(id);
-    // The spec holds secrets.
     await writeFile(`${file}.new`, JSON.stringify(outcome), { mode: 0o600 });
     await rename(`${file}.new`, file);
   }

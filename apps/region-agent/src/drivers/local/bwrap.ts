@@ -1,5 +1,5 @@
 import { existsSync, lstatSync, readlinkSync } from 'node:fs';
-import { chmod, writeFile } from 'node:fs/promises';
+import { chmod, chown, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type EnvEntry } from '@nebo/contracts';
 import { startChild } from '../../system/child.js';
@@ -112,10 +112,11 @@ export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
       : []),
     ...of.env,
   ];
-  // Readable for the run's user; their folder is not reachable for anyone but root on the host.
-  await writeFile(files.env, envFile(variables));
+  // Variables hold secrets: the run's user reads them and nobody else, also where their folder were reachable.
+  await writeFile(files.env, envFile(variables), { mode: 0o400 });
+  await chown(files.env, uid, uid);
   await writeFile(files.passwd, `root:x:0:0::/:/bin/sh\nnebo:x:${uid}:${uid}::/tmp:/bin/sh\n`);
-  for (const file of [files.env, files.passwd]) await chmod(file, 0o644);
+  await chmod(files.passwd, 0o644);
   const user = String(uid);
   const argv = [
     'sh',
