@@ -40,6 +40,13 @@ const proofs = {
     shown: (n) =>
       `${n} times kill -9 of writer, relay and consumer, on the embedded bus and on NATS: 0 events lost, doubled or invented`,
   },
+  attack: {
+    project: 'e2e',
+    specs: ['src/attack.spec.ts', 'src/attack-races.spec.ts'],
+    size: 50,
+    shown: (n) =>
+      `${n} Idempotency-Keys × 20 duplicates with clients that leave make ${n} things with byte-identical repeats; ${n} deletions of projects against creations leave no orphan; ${4 * n} completions at once never overspend; ${30 * n} idle streams; foreign ids, policies, wire, doors and secrets in full`,
+  },
 };
 const kills = (n) => Math.max(3, Math.floor(n / 100));
 const file = join(root, 'docs/proof.md');

@@ -21,6 +21,7 @@ function run(command, args) {
       stdio: 'inherit',
       env: {
         ...process.env,
+        ...plain,
         NX_DAEMON: 'false',
         PATH: `${join(root, 'node_modules/.bin')}:${process.env.PATH}`,
       },

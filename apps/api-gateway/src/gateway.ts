@@ -152,6 +152,7 @@ function doorServer(
   const server = createServer({
     keepAliveTimeout: 75_000,
     headersTimeout: 30_000,
+    connectionsCheckingInterval: 5_000,
     requestTimeout: 0,
     requireHostHeader: false,
   });

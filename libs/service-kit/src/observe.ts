@@ -6,7 +6,7 @@ const probes = new Set(['/healthz', '/metrics']);
 
 /**
  * Counts every answered request by method, operation and status. Each route has a hook of its own that holds its counter,
- * so nothing is looked up per request (docs/bench.md). What the client breaks off is not answered; the gateway counts it.
+ * so nothing is looked up per request (its spec measures the cost). What the client breaks off is not answered; the gateway counts it.
  */
 export function countRequests(fastify: FastifyInstance, metrics: Metrics): void {
   fastify.addHook('onRoute', (route) => {
