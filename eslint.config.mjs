@@ -69,6 +69,7 @@ export default tseslint.config(
         setInterval: 'readonly',
         clearInterval: 'readonly',
         TextDecoder: 'readonly',
+        TextDecoderStream: 'readonly',
         AbortController: 'readonly',
         AbortSignal: 'readonly',
         performance: 'readonly',
