@@ -136,6 +136,12 @@ describe.each([
     expect((await call(`/projects/${gone}`)).status).toBe(404);
   });
 
+  it('figures are for this machine, not for whom a proxy on it speaks', async () => {
+    expect((await send(`${nebo.api}/metrics`)).status).toBe(200);
+    for (const name of ['x-forwarded-for', 'forwarded'])
+      expect((await send(`${nebo.api}/metrics`, { headers: { [name]: '203.0.113.7' } })).status).toBe(404);
+  });
+
   it('404 with one body for absent, foreign, malformed and wrongly placed ids', async () => {
     const bodies = await Promise.all(
       [

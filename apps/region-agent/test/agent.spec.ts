@@ -1,4 +1,5 @@
-import { rm } from 'node:fs/promises';
+import { readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { type ReplicaFacts } from '@nebo/contracts';
 import { marked } from '../src/system/processes.js';
 import { homeTag } from '../src/system/runs.js';
@@ -128,9 +129,20 @@ describe('the agent and its control plane', () => {
   });
 
   it('a finished build is not made again by the next agent', async () => {
-    on.plane.want('once', 1, await buildOf(on.plane, 'once', { 'index.html': '' }));
+    const env = [{ name: 'TOKEN', value: 'tok-on-disk', secret: true }];
+    on.plane.want('once', 1, await buildOf(on.plane, 'once', { 'index.html': '' }, { env }));
     const first = await on.plane.see('once', 'success');
     await on.agent.stop();
+    // What is kept to know it again holds none of its secrets.
+    const files = (await readdir(on.home, { recursive: true, withFileTypes: true })).filter((entry) =>
+      entry.isFile(),
+    );
+    expect(files.some(({ parentPath }) => parentPath.endsWith('outcomes'))).toBe(true);
+    for (const { parentPath, name } of files)
+      expect([name, (await readFile(join(parentPath, name), 'latin1')).includes('tok-on-disk')]).toEqual([
+        name,
+        false,
+      ]);
     on.plane.observed.length = 0;
     const next = await startAgent(on.plane, on.home, 'simulated');
     expect((await on.plane.see('once', 'success')).facts).toEqual(first.facts);

@@ -1,4 +1,4 @@
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, stat } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type AddressInfo } from 'node:net';
 import { networkInterfaces } from 'node:os';
@@ -7,7 +7,7 @@ import { type ReplicaFacts } from '@nebo/contracts';
 import { findHierarchy } from '../src/drivers/local/cgroups.js';
 import { homeTag } from '../src/system/runs.js';
 import { eventually, localMissing, stage, type Stage } from './agent-kit.js';
-import { buildOf, replicaOf } from './sources.js';
+import { buildOf, helloServer, replicaOf } from './sources.js';
 
 const missing = await localMissing();
 const hierarchy = missing ? null : await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
@@ -160,6 +160,22 @@ const limited = hierarchy ? it : it.skip;
       for (const id of ['one', 'two']) on.plane.forget('replica', id);
       await Promise.all(['one', 'two'].map((id) => on.plane.see(id, 'gone')));
     }, 60_000);
+
+    it('variables of a running replica are a file of its own user alone', async () => {
+      const env = [{ name: 'TOKEN', value: 'tok-of-replica', secret: true }];
+      on.plane.want('holder', 1, await replicaOf(on.plane, 'holder', helloServer, { env }));
+      await on.plane.see('holder', 'ready');
+      const holding: string[] = [];
+      for (const entry of await readdir(on.home, { recursive: true, withFileTypes: true })) {
+        if (!entry.isFile()) continue;
+        const path = join(entry.parentPath, entry.name);
+        if (!(await readFile(path, 'latin1')).includes('tok-of-replica')) continue;
+        const { mode, uid } = await stat(path);
+        holding.push(`${entry.name} ${(mode & 0o777).toString(8)} ${uid > 0}`);
+      }
+      expect(holding).toEqual(['env 400 true']);
+      on.plane.forget('replica', 'holder');
+    });
 
     limited(
       'a replica that takes too much memory is ended with the reason',

@@ -4,12 +4,14 @@ import {
   ApiBody,
   ApiConsumes,
   ApiExtension,
+  ApiExtraModels,
   ApiOperation,
   ApiParam,
   ApiQuery,
   ApiResponse,
   ApiTags,
   type ApiQueryOptions,
+  getSchemaPath,
 } from '@nestjs/swagger';
 import { ErrorBody, HttpValidationErrorBody } from './records/errors.js';
 
@@ -49,8 +51,10 @@ export interface OperationSpec {
   status?: number;
   /** Body of the success answer; absent for 204. */
   answer?: new () => object;
-  /** The success answer is a stream of server-sent events. */
+  /** The success answer is a stream of server-sent events; with `answer` it is one where the body asks for it. */
   stream?: boolean;
+  /** Statuses of refusals beside the common ones. */
+  errors?: Readonly<Record<number, string>>;
   body?: new () => object;
   /** The body is optional, and may also be null. */
   bodyOptional?: boolean;
@@ -97,17 +101,9 @@ export function Operation(spec: OperationSpec): MethodDecorator {
     ApiExtension('x-nebo-resource', spec.resource),
     ...(spec.isPublic ? [ApiExtension('x-nebo-public', true)] : []),
     ApiExtension('x-nebo-flat', { id: spec.flatId ?? null, tag: spec.flatTag ?? spec.tag }),
-    ApiResponse(
-      spec.stream
-        ? {
-            status,
-            description: 'Server-sent events',
-            content: { 'text/event-stream': { schema: { type: 'string' } } },
-          }
-        : { status, description: 'Success', ...(spec.answer ? { type: spec.answer } : {}) },
-    ),
+    ...success(spec, status),
     ApiResponse({ status: 422, description: 'Validation failed', type: HttpValidationErrorBody }),
-    ...Object.entries(commonErrors).map(([status, description]) =>
+    ...Object.entries({ ...commonErrors, ...spec.errors }).map(([status, description]) =>
       ApiResponse({ status: Number(status), description, type: ErrorBody }),
     ),
   ];
@@ -121,6 +117,21 @@ export function Operation(spec: OperationSpec): MethodDecorator {
   }
   for (const query of spec.query ?? []) decorators.push(ApiQuery({ required: false, ...query }));
   return applyDecorators(...decorators);
+}
+
+function success({ stream, answer }: OperationSpec, status: number): MethodDecorator[] {
+  if (!stream) return [ApiResponse({ status, description: 'Success', ...(answer ? { type: answer } : {}) })];
+  return [
+    ...(answer ? [ApiExtraModels(answer)] : []),
+    ApiResponse({
+      status,
+      description: answer ? 'Success, or server-sent events' : 'Server-sent events',
+      content: {
+        ...(answer ? { 'application/json': { schema: { $ref: getSchemaPath(answer) } } } : {}),
+        'text/event-stream': { schema: { type: 'string' } },
+      },
+    }),
+  ];
 }
 
 /** Path parameters are plain strings in the contract. */

@@ -115,6 +115,7 @@ function collectPaths(service: string, document: OpenAPIObject, paths: JsonObjec
       if (ids.has(id)) throw new Error(`two operations are called ${id}`);
       ids.add(id);
       operation['x-nebo-service'] = service;
+      if (operation['x-nebo-public'] === true) operation['security'] = [];
       operation['parameters'] = parametersOf(operation, path);
       const entry = (paths[path] ??= {}) as JsonObject;
       entry[verb] = sorted(operation);

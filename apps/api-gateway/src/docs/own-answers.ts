@@ -76,8 +76,11 @@ export class OwnAnswers {
   }
 
   private async answerMetrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    // Figures are the operator's: asked for on this machine, or scraped inside the cluster past the public door.
-    if (!/^(127\.|::1$|::ffff:127\.)/.test(request.socket.remoteAddress ?? '')) {
+    // Figures are the operator's: asked for on this machine, or scraped inside the cluster past the public door. What a proxy
+    // on this machine hands on comes from elsewhere.
+    const { 'x-forwarded-for': forwardedFor, forwarded } = request.headers;
+    const isLocal = /^(127\.|::1$|::ffff:127\.)/.test(request.socket.remoteAddress ?? '');
+    if (!isLocal || forwardedFor !== undefined || forwarded !== undefined) {
       response.writeHead(404, { 'content-type': 'application/json' });
       response.end('{"error":{"code":"unknown_operation","message":"the API has no such operation"}}');
       return;

@@ -96,7 +96,7 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
       });
     } catch (error) {
       if (error instanceof ApiError && error.status === 402) {
-        this.track(this.table.forget(operationId, account).catch(() => undefined));
+        await this.table.forget(operationId, account).catch(() => undefined);
         throw withRetryAfter(error);
       }
       // Perhaps it was taken and only the answer was lost.

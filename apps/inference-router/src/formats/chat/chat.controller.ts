@@ -39,6 +39,8 @@ export class ChatController {
     resource: 'key',
     body: ChatCompletionRequest,
     answer: ChatCompletion,
+    stream: true,
+    errors: { 502: 'The model could not be reached, or its answer broke off; nothing was charged' },
   })
   async create(
     @InferenceCaller() caller: InferenceIdentity,
