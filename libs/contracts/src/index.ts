@@ -8,6 +8,7 @@ export * from './internal/money.js';
 export * from './internal/owners.js';
 export * from './internal/regions.js';
 export * from './internal/routes.js';
+export * from './internal/slices.js';
 export * from './internal/usage.js';
 export * from './key-format.js';
 export * from './money.js';

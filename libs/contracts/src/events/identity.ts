@@ -1,4 +1,5 @@
 import { defineEvent } from '@nebo/bus';
+import type { SliceRecall } from '../internal/slices.js';
 
 /** A key was changed, disabled, enabled or revoked: whoever keeps it in memory forgets it. A hint, never the truth. */
 export interface KeyChanged {
@@ -10,3 +11,6 @@ export interface KeyChanged {
 
 /** Said by identity-billing, heard by every gateway. */
 export const keyChanged = defineEvent<KeyChanged>('nebo.identity-billing.key.changed.v1');
+
+/** Said by identity-billing, heard by every router of inference: somebody else needs the money (interfaces.md, 7). A hint. */
+export const sliceRecall = defineEvent<SliceRecall>('nebo.identity-billing.slice.recall.v1');
