@@ -6,6 +6,7 @@ import { Admission } from './completions/admission.js';
 import { Completions } from './completions/completions.service.js';
 import { ReasoningMemory } from './completions/reasoning-memory.js';
 import { ChatController } from './formats/chat/chat.controller.js';
+import { Generation } from './formats/generation.js';
 import { ModelsController } from './models/models.controller.js';
 import { Billing } from './money/billing.js';
 import { PriceBook } from './money/price-book.js';
@@ -38,6 +39,7 @@ function catalogueOf({ config, log }: Runtime): Catalogue {
     Admission,
     Billing,
     Completions,
+    Generation,
     HttpUpstream,
     PriceBook,
     ReasoningMemory,

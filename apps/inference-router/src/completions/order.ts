@@ -1,7 +1,14 @@
 import type { Effort } from '../catalogue/model.js';
 import type { Offer } from '../catalogue/catalogue.js';
 
-/** A message as it goes to a vendor: text, text and image parts, or the calls of an assistant. */
+/** The wire formats, by the words that logs and metrics have. */
+export const formats = ['chat', 'messages', 'responses'] as const;
+export type FormatName = (typeof formats)[number];
+
+/**
+ * A message as it goes to a vendor: text, text and image parts, or the calls of an assistant. A tool's message may hold
+ * images too; `vendorRequest` puts them where vendors take them.
+ */
 export interface OrderMessage {
   role: 'system' | 'user' | 'assistant' | 'tool';
   content: string | readonly OrderPart[] | null;
@@ -27,10 +34,10 @@ export interface Tool {
 
 /**
  * What a client asks for, checked and freed of its format: the one thing that admission, dialects and upstreams work on.
- * Each format (chat, later messages and responses) makes one.
+ * Each format makes one; what a format wants of the answer stays with its writers.
  */
 export interface Order {
-  format: 'chat';
+  format: FormatName;
   offer: Offer;
   messages: readonly OrderMessage[];
   tools: readonly Tool[];

@@ -1,24 +1,25 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import type { FastifyReply } from 'fastify';
 
 /**
  * A stream of server-sent events to a client. Its head leaves with the first event, so that a request that fails before
  * gets a plain error; when nothing comes for a while, the head and comments keep the connection alive.
  */
 export class EventReply {
-  private readonly raw: ServerResponse;
   private timer: NodeJS.Timeout | undefined;
   private written = Date.now();
 
-  /** @param keepAlive milliseconds of silence after which a comment is sent */
+  /**
+   * @param keepAlive milliseconds of silence after which `beat` is sent
+   * @param beat an event, or a comment, that clients pass over
+   */
   constructor(
-    private readonly reply: FastifyReply,
+    private readonly raw: ServerResponse,
     private readonly headers: Readonly<Record<string, string>>,
     private readonly keepAlive: number,
+    private readonly beat: string,
   ) {
-    this.raw = reply.raw;
-    this.timer = setInterval(() => this.beat(), Math.max(10, keepAlive / 4)).unref();
+    this.timer = setInterval(() => this.keepOpen(), Math.max(10, keepAlive / 4)).unref();
   }
 
   /** Has anything been sent? From then on errors are events. */
@@ -28,7 +29,7 @@ export class EventReply {
 
   /** Sends text; resolves when the client takes more, or is gone. */
   async write(text: string): Promise<void> {
-    if (this.raw.destroyed || this.raw.writableEnded) return;
+    if (text === '' || this.raw.destroyed || this.raw.writableEnded) return;
     this.begin();
     this.written = Date.now();
     if (this.raw.write(text)) return;
@@ -57,13 +58,7 @@ export class EventReply {
 
   private begin(): void {
     if (this.raw.headersSent) return;
-    this.reply.hijack();
-    const kept: Record<string, string | number | string[]> = {};
-    for (const [name, value] of Object.entries(this.reply.getHeaders())) {
-      if (value !== undefined) kept[name] = value;
-    }
     this.raw.writeHead(200, {
-      ...kept,
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-cache, no-transform',
       // Proxies in front must not gather events.
@@ -72,7 +67,7 @@ export class EventReply {
     });
   }
 
-  private beat(): void {
+  private keepOpen(): void {
     if (
       Date.now() - this.written < this.keepAlive ||
       this.raw.destroyed ||
@@ -82,6 +77,6 @@ export class EventReply {
       return;
     this.begin();
     this.written = Date.now();
-    this.raw.write(': keep-alive\n\n');
+    this.raw.write(this.beat);
   }
 }

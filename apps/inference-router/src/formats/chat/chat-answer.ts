@@ -1,6 +1,7 @@
 import type { Piece } from '../../completions/answer-reader.js';
 import type { Completed } from '../../completions/completions.service.js';
 import { chatUsage } from '../../dialects/counters.js';
+import type { PlainWriter } from '../format.js';
 
 /** What all parts of one answer repeat. */
 export interface ChatHead {
@@ -11,12 +12,14 @@ export interface ChatHead {
 }
 
 /** Puts the pieces of a plain answer together. */
-export class ChatAnswer {
+export class ChatAnswer implements PlainWriter {
   private readonly content: string[] = [];
   private readonly reasoning: string[] = [];
   private readonly calls: { id: string; type: 'function'; function: { name: string; arguments: string } }[] =
     [];
   private readonly logprobs: unknown[] = [];
+
+  constructor(private readonly head: ChatHead) {}
 
   add(pieces: readonly Piece[]): void {
     for (const { content, reasoning, toolCalls, logprobs } of pieces) {
@@ -38,7 +41,8 @@ export class ChatAnswer {
   }
 
   /** The body of the answer. */
-  body(head: ChatHead, { finish, counters }: Completed) {
+  body({ finish, counters }: Completed) {
+    const { head } = this;
     const calls = this.calls.filter((call) => call?.function.name);
     const content = this.content.join('');
     return {

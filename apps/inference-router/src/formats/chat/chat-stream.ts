@@ -1,13 +1,15 @@
 import type { Piece } from '../../completions/answer-reader.js';
 import type { Completed } from '../../completions/completions.service.js';
 import { chatUsage } from '../../dialects/counters.js';
+import type { StreamWriter } from '../format.js';
 import type { ChatHead } from './chat-answer.js';
 
 /**
  * Writes the chunks of a streamed answer: id, model and time equal in all, the role in the first, one reason at the end,
- * counters only when asked. Each method gives text for the wire.
+ * counters only when asked.
  */
-export class ChatStream {
+export class ChatStream implements StreamWriter {
+  readonly beat = ': keep-alive\n\n';
   /** What every chunk begins with, written once. */
   private readonly prefix: string;
   private hasRole = false;
@@ -25,19 +27,21 @@ export class ChatStream {
     this.prefix = `data: ${shared.slice(0, -1)},`;
   }
 
-  /** Chunks of the pieces; those that came together leave together. */
   pieces(pieces: readonly Piece[]): string {
     let text = '';
     for (const piece of pieces) text += this.chunk(deltaOf(piece), null, piece.logprobs);
     return text;
   }
 
-  /** All that is held back until the answer is settled: the finish reason, the counters and the end mark. */
   end({ finish, counters }: Completed): string {
     let text = this.chunk({}, finish);
     if (this.includeUsage && counters)
       text += `${this.prefix}"choices":[],"usage":${JSON.stringify(chatUsage(counters))}}\n\n`;
     return `${text}data: [DONE]\n\n`;
+  }
+
+  broken(body: object): string {
+    return `data: ${JSON.stringify(body)}\n\n`;
   }
 
   private chunk(delta: Record<string, unknown>, finish: string | null, logprobs?: unknown): string {
