@@ -1,17 +1,20 @@
 /**
- * `npm run bench -- NAME` (start, gateway; without a name: all). Ratios in one run, CPU per request rather than a time: a
- * neighbour on the machine slows everything alike. Prints a table and writes it to docs/bench.md with --write.
+ * `npm run bench -- NAME` (start, gateway, inference; without a name: all). Ratios in one run, CPU per request rather than a
+ * time: a neighbour on the machine slows everything alike. Prints a table and writes it to docs/bench.md with --write.
+ * `--size=N` for benches that have a quick form (1) and a whole one.
  */
 import { appendFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { root } from '../start/node-binary.mjs';
+import { benchInference } from './inference/index.mjs';
 import { benchGateway } from './src/gateway.mjs';
 import { benchStart } from './src/start.mjs';
 
-const benches = { start: benchStart, gateway: benchGateway };
+const benches = { start: benchStart, gateway: benchGateway, inference: benchInference };
 const words = process.argv.slice(2);
 const names = words.filter((word) => !word.startsWith('-'));
+const size = words.map((word) => /^--size=([1-9]\d?)$/.exec(word)?.[1]).find(Boolean);
 const unknown = names.filter((name) => !benches[name]);
 if (unknown.length > 0) {
   console.error(`there is no bench "${unknown[0]}"; there are: ${Object.keys(benches).join(', ')}`);
@@ -19,7 +22,7 @@ if (unknown.length > 0) {
 }
 for (const name of names.length > 0 ? names : Object.keys(benches)) {
   console.error(`… ${name}`);
-  const table = await benches[name]();
+  const table = await benches[name](size ? { size: Number(size) } : {});
   const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], {
     cwd: root,
     encoding: 'utf8',

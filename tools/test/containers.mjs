@@ -24,7 +24,13 @@ import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath, URLSearchParams } from 'node:url';
 import { root } from '../start/node-binary.mjs';
 
-const suites = ['libs/bus', 'libs/lifecycle', 'libs/persistence', 'apps/identity-billing'];
+const suites = [
+  'libs/bus',
+  'libs/lifecycle',
+  'libs/persistence',
+  'apps/identity-billing',
+  'apps/inference-router',
+];
 const self = fileURLToPath(import.meta.url);
 const [inside, folder] = process.argv.slice(2);
 

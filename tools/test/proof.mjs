@@ -19,6 +19,24 @@ const proofs = {
     shown: (n) =>
       `${n} random sequences of 14 operations equal a model in memory; ${kills(n)} rounds of kill -9 of spenders and of PostgreSQL lose nothing acknowledged; lines sum to zero`,
   },
+  slices: {
+    project: 'apps/identity-billing',
+    specs: ['src/slices/slices.races.spec.ts', 'src/slices/slices.kill.spec.ts', 'src/slices/recall.spec.ts'],
+    size: 400,
+    shown: (n) =>
+      `${n} random sequences of 16 operations of three routers equal a model in memory; ${Math.max(2, Math.floor(n / 100))} rounds of kill -9 of routers and of PostgreSQL charge every settlement once and give all money back; money for K requests over three routers admits K`,
+  },
+  inference: {
+    project: 'apps/inference-router',
+    specs: [
+      'src/money/purse.model.spec.ts',
+      'src/money/overspend.spec.ts',
+      'src/money/settlements.kill.spec.ts',
+    ],
+    size: 1_000,
+    shown: (n) =>
+      `${n} random histories of 3 routers never promise money twice and lose no settlement; of ${n} parallel requests with money for K none too many and at least 95 % of K are admitted; ${Math.max(3, Math.floor(n / 20))} times kill -9 of a router under streams: no answer whose last byte came is missing, none charged twice, nothing leased`,
+  },
   archive: {
     project: 'libs/archive',
     specs: ['test/hostile.spec.ts', 'test/valid.spec.ts'],

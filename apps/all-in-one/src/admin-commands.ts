@@ -55,6 +55,19 @@ const keyVerb = (path: string, help: string): AdminCommand => ({
   request: ({ key }) => billing(path, { key }),
 });
 
+const modelVerb = (verb: string, help: string): AdminCommand => ({
+  usage: '--model ID',
+  help,
+  options: ['model'],
+  required: ['model'],
+  request: ({ model }) => ({
+    method: 'POST',
+    service: 'inference-router',
+    path: `/models/${verb}`,
+    body: { model },
+  }),
+});
+
 /** All commands by their words (design.md, section 7). */
 export const adminCommands: Readonly<Record<string, AdminCommand>> = {
   'account create': {
@@ -128,6 +141,33 @@ export const adminCommands: Readonly<Record<string, AdminCommand>> = {
     options: ['id', 'amount', 'unit'],
     required: ['id', 'amount'],
     request: ({ id, amount, unit }) => billing('/price-set', { id, amount, unit }),
+  },
+  'model list': {
+    usage: '',
+    help: 'models of the catalogue: for sale or withdrawn, where they run, at what prices',
+    options: [],
+    required: [],
+    request: () => ({ method: 'GET', service: 'inference-router', path: '/models' }),
+  },
+  'model withdraw': modelVerb('withdraw', 'takes a model from sale; requests that run finish at their price'),
+  'model offer': modelVerb('offer', 'offers a withdrawn model again'),
+  'slice list': {
+    usage: '[--account ID]',
+    help: 'money that routers of inference have leased; frozen slices, whose router was not heard of in time, first',
+    options: ['account'],
+    required: [],
+    request: ({ account }) => ({
+      method: 'GET',
+      service: 'identity-billing',
+      path: `/slices${account ? `?account=${encodeURIComponent(account)}` : ''}`,
+    }),
+  },
+  'slice write-off': {
+    usage: '--slice ID',
+    help: 'frees the money of a frozen slice whose router will not come back',
+    options: ['slice'],
+    required: ['slice'],
+    request: ({ slice }) => billing('/slice-write-off', { slice }),
   },
   'region list': {
     usage: '',

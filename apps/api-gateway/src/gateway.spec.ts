@@ -381,6 +381,65 @@ describe('inference door', () => {
     ).toMatchObject({ status: 401, body: { type: 'error' } });
   });
 
+  it('answers of the messages format have the id that its clients show, refusals included; its query is handed on', async () => {
+    const answer = await post('/v1/messages?beta=true', { 'x-api-key': key });
+    expect(answer.status).toBe(200);
+    expect(nebo.seen.at(-1)!.url).toBe('/v1/messages?beta=true');
+    for (const path of ['/v1/messages', '/v1/messages/count_tokens', '/v1/messages/batches']) {
+      const refused = await post(path, {});
+      expect(refused.body).toMatchObject({ type: 'error', error: { code: expect.any(String) } });
+      expect(refused.headers['request-id']).toBe(refused.headers['x-request-id']);
+    }
+    expect((await post('/v1/chat/completions', {})).headers['request-id']).toBeUndefined();
+  });
+
+  it('responses: made with a key, never stored, refused in their own shape', async () => {
+    expect((await post('/v1/responses', bearer(key))).status).toBe(200);
+    const refused = await post('/v1/responses', bearer(inferenceForm.generate()));
+    expect(refused).toMatchObject({
+      status: 401,
+      body: { error: { type: 'authentication_error', code: 'unauthorized', message: expect.any(String) } },
+    });
+    expect(refused.body).not.toHaveProperty('type');
+    expect((await send(`${nebo.ai}/v1/responses`)).status).toBe(405);
+    expect((await send(`${nebo.ai}/v1/responses/resp_1`)).status).toBe(404);
+  });
+
+  it('429 in the shape of the format, where the operator set a limit', async () => {
+    const limited = await new FakeInstallation().start({ NEBO_AI_RATE_LIMIT: '1/600' });
+    try {
+      const own = limited.addKey({
+        kind: 'inference',
+        account_id: account,
+        key_id: randomUUID(),
+        models: null,
+        monthly_limit: null,
+      });
+      const ask = () =>
+        send(`${limited.ai}/v1/messages`, {
+          method: 'POST',
+          body: '{}',
+          headers: { 'content-type': 'application/json', 'x-api-key': own },
+        });
+      expect((await ask()).status).toBe(200);
+      const refused = await ask();
+      expect(refused).toMatchObject({
+        status: 429,
+        body: { type: 'error', error: { type: 'rate_limit_error', code: 'rate_limit_exceeded' } },
+      });
+      expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0);
+      const responses = await send(`${limited.ai}/v1/responses`, {
+        method: 'POST',
+        body: '{}',
+        headers: { 'content-type': 'application/json', ...bearer(own) },
+      });
+      expect(responses).toMatchObject({ status: 429, body: { error: { type: 'rate_limit_error' } } });
+      expect(responses.body).not.toHaveProperty('type');
+    } finally {
+      await limited.stop();
+    }
+  });
+
   it('models need no key; probes are answered; unknown paths are 404', async () => {
     expect((await send(`${nebo.ai}/v1/models`)).status).toBe(200);
     expect((await send(`${nebo.ai}/api/hello`, { method: 'HEAD' })).status).toBe(200);

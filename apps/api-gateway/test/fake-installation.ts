@@ -4,7 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { EmbeddedBus } from '@nebo/bus';
 import { type Identity, identityHeader, keyForm, type Owner } from '@nebo/contracts';
-import { Config, createRuntime, LocalTarget, RemoteTarget, type Runtime } from '@nebo/service-kit';
+import {
+  Config,
+  createRuntime,
+  LocalTarget,
+  localService,
+  RemoteTarget,
+  type Runtime,
+} from '@nebo/service-kit';
 import Fastify, { type FastifyInstance } from 'fastify';
 import { pino } from 'pino';
 import { createGateway, type Gateway } from '../src/gateway.js';
@@ -57,7 +64,7 @@ export class FakeInstallation {
         const url = await service.listen({ port: 0, host: '127.0.0.1' });
         this.runtime.targets.set(name, new RemoteTarget(url));
       } else {
-        this.runtime.targets.set(name, new LocalTarget(() => service));
+        this.runtime.targets.set(name, new LocalTarget(() => localService(service)));
       }
     }
     this.gateway = createGateway({

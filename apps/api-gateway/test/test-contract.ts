@@ -53,5 +53,6 @@ export const testInferenceContract = {
     '/models': { get: { ...operation('models', 'inference-router', [], 'key'), 'x-nebo-public': true } },
     '/chat/completions': { post: operation('chat', 'inference-router', [], 'key') },
     '/messages': { post: operation('messages', 'inference-router', [], 'key') },
+    '/responses': { post: operation('responses', 'inference-router', [], 'key') },
   },
 } as unknown as DocumentedContract;

@@ -32,6 +32,8 @@ it('declares the operations of account and projects with their ids, permissions 
     ['get /audit-log', 'account_list_audit_log', '*', 'account', '200'],
     ['get /projects', 'projects_list_projects', 'project:read', 'list', '200'],
     ['get /projects/{project_id}', 'projects_get_project', 'project:read', 'project', '200'],
+    ['get /usage', 'usage_get_report', 'billing:read', 'account', '200'],
+    ['get /usage/export', 'usage_export', 'billing:read', 'account', '200'],
     ['patch /projects/{project_id}', 'projects_update_project', 'project:update', 'project', '200'],
     ['post /projects', 'projects_create_project', 'project:create', 'account', '201'],
   ]);

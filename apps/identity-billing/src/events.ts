@@ -1,9 +1,12 @@
 import { on } from '@nebo/bus';
-import { appsEvents, keyChanged } from '@nebo/contracts';
+import { appsEvents, inferenceEvents, keyChanged, priceChanged, sliceRecall } from '@nebo/contracts';
 import { AuditIntake } from './audit/audit-intake.js';
 
 /** All that this service says. */
-export const says = { keyChanged };
+export const says = { keyChanged, priceChanged, sliceRecall };
 
-/** All that it hears: what was done to apps, for the account's audit log. The rest comes by internal operations. */
-export const hears = [on(appsEvents.auditWritten, 'identity-billing-audit', AuditIntake)];
+/** All that it hears: what was done to apps and models, for the audit log. The rest comes by internal operations. */
+export const hears = [
+  on(appsEvents.auditWritten, 'identity-billing-audit', AuditIntake),
+  on(inferenceEvents.auditWritten, 'identity-billing-audit-inference', AuditIntake),
+];

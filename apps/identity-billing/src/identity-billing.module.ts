@@ -27,7 +27,14 @@ import { ProjectsService } from './projects/projects.service.js';
 import { RateController } from './rate/rate.controller.js';
 import { RateService } from './rate/rate.service.js';
 import { Settings } from './settings.js';
+import { Recalls } from './slices/recalls.js';
+import { SlicesController, SlicesOperatorController } from './slices/slices.controller.js';
+import { SlicesOperations } from './slices/slices.operations.js';
+import { SettleService } from './slices/settle.service.js';
+import { SlicesService } from './slices/slices.service.js';
+import { UsageController } from './usage/usage.controller.js';
 import { UsageExport, UsageTable } from './usage/usage-export.js';
+import { UsageService } from './usage/usage.service.js';
 
 /** Who may do what, and what it costs: accounts, projects, keys, the ledger, prices, the audit log. */
 @Module({
@@ -44,6 +51,9 @@ import { UsageExport, UsageTable } from './usage/usage-export.js';
     ProjectsController,
     ProjectsInternalController,
     RateController,
+    SlicesController,
+    SlicesOperatorController,
+    UsageController,
   ],
   providers: [
     Settings,
@@ -61,10 +71,15 @@ import { UsageExport, UsageTable } from './usage/usage-export.js';
     PricesService,
     ProjectsService,
     RateService,
+    Recalls,
     ReconcileService,
+    SettleService,
+    SlicesOperations,
+    SlicesService,
     SpansService,
     UsageTable,
     UsageExport,
+    UsageService,
   ],
 })
 export class IdentityBillingModule {}

@@ -12,6 +12,7 @@ describe('settings', () => {
       inferenceKeyPrefix: 'neboai_live_',
       reconcileSeconds: 3_600,
       kafkaBrokers: [],
+      sliceTermSeconds: 30,
     });
     expect(settings({ NEBO_REAL_TOPUP_MIN: '0.5', NEBO_KEY_PREFIX: 'acme_live_' })).toMatchObject({
       realTopupMin: ruble / 2n,
@@ -26,6 +27,7 @@ describe('settings', () => {
     ['NEBO_KEY_PREFIX', 'acme_'],
     ['NEBO_INFERENCE_KEY_PREFIX', 'A b live_'],
     ['NEBO_RECONCILE_SECONDS', '0'],
+    ['NEBO_SLICE_TERM', '0'],
   ])('a wrong %s is named: %s', (name, value) => {
     expect(() => settings({ [name]: value })).toThrow(ConfigError);
     expect(() => settings({ [name]: value })).toThrow(name);

@@ -14,6 +14,8 @@ export class Settings {
   /** Path of the price file, when another than the installation's own is wanted. */
   readonly pricesFile: string | undefined;
   readonly kafkaBrokers: readonly string[];
+  /** Seconds that a router may hold from a slice without hearing of it again. */
+  readonly sliceTermSeconds: number;
 
   constructor(@Inject(RUNTIME) { config }: Runtime) {
     this.realTopupMin = rubles(config, 'NEBO_REAL_TOPUP_MIN', '100');
@@ -22,6 +24,7 @@ export class Settings {
     this.reconcileSeconds = config.int('NEBO_RECONCILE_SECONDS', 3_600, { min: 1, max: 86_400 });
     this.pricesFile = config.optional('NEBO_PRICES_FILE');
     this.kafkaBrokers = config.list('NEBO_KAFKA_BROKERS');
+    this.sliceTermSeconds = config.int('NEBO_SLICE_TERM', 30, { min: 1, max: 3_600 });
   }
 }
 

@@ -30,6 +30,8 @@ export interface Billing {
     credits?: string,
   ): Promise<{ account_id: string; project_id: string; owner_id: string; as: KeyIdentity }>;
   balance(account: string): Promise<Record<string, string>>;
+  /** A provider of the service. */
+  provider<T>(of: new (...args: never[]) => T): T;
   /** SQL as the superuser, past row-level security and the service. */
   sql<R = Record<string, unknown>>(text: string, values?: unknown[]): Promise<R[]>;
   close(): Promise<void>;
@@ -76,6 +78,7 @@ export async function startBilling(env: Record<string, string> = {}, bus?: Event
       if (made.status !== 201) throw new Error(made.text);
       return { ...made.body, as: keyOf(made.body.account_id) };
     },
+    provider: (of) => nebo.services.get('identity-billing')!.app.get(of),
     balance: async (account) => (await internal('GET', `money/balance/${account}`)).body,
     sql: async <R>(text: string, values: unknown[] = []) => (await superuser.query(text, values)).rows as R[],
     close: async () => {

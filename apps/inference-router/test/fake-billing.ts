@@ -1,34 +1,24 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type {
-  CaptureRequest,
-  PriceInfo,
-  PricesSetRequest,
-  Reservation,
-  ReserveRequest,
-  VoidRequest,
-} from '@nebo/contracts';
+import type { PriceInfo, PricesSetRequest, UsageFacts } from '@nebo/contracts';
+import type { Settlements } from '../src/money/settlements.js';
+import type { Purses } from '../src/money/purses.js';
+import { type FakeAnswer, FakeSlices, refusal } from './fake-slices.js';
 
+/** A request that was held, as the router that ran it saw it. */
 interface Hold {
   account: string;
   amount: bigint;
-  state: Reservation['state'];
+  state: 'held' | 'captured' | 'void';
   captured: bigint;
-  captures: number;
-  usage: CaptureRequest['usage'];
-  expiresIn: number;
+  usage: UsageFacts | undefined;
 }
 
-interface Account {
-  available: bigint;
-  /** Code of the 402 that every reserve gets, whatever the balance. */
-  refusal?: string;
-}
-
-/** A stand-in for identity-billing's money operations, over HTTP, with the rules of libs/contracts/src/internal/money.ts. */
+/** A stand-in for identity-billing's money operations, over HTTP, with the rules of libs/contracts/src/internal/slices.ts. */
 export class FakeBilling {
+  readonly slices = new FakeSlices();
+  /** Requests of the routers that `watch` was told of. */
   readonly holds = new Map<string, Hold>();
-  readonly accounts = new Map<string, Account>();
   readonly prices = new Map<string, PriceInfo>();
   /** `METHOD path` of each call. */
   readonly calls: string[] = [];
@@ -39,6 +29,7 @@ export class FakeBilling {
   /** Milliseconds before each answer of a path that matches. */
   slow: { path: RegExp; ms: number } | null = null;
   url = '';
+  private readonly routers = new Set<Purses>();
   private readonly server = createServer((request, response) => void this.serve(request, response));
 
   async start(): Promise<this> {
@@ -53,7 +44,7 @@ export class FakeBilling {
     await new Promise((resolve) => this.server.close(resolve));
   }
 
-  /** All is well again, and nothing was ever called; accounts and prices stay. */
+  /** All is well again, and nothing was ever called; accounts, slices and prices stay. */
   reset(): void {
     this.calls.length = 0;
     this.holds.clear();
@@ -62,16 +53,49 @@ export class FakeBilling {
 
   /** An account with money, 10⁻⁹ rubles. */
   account(id: string, available: bigint, refusal?: string): void {
-    this.accounts.set(id, { available, ...(refusal ? { refusal } : {}) });
+    this.slices.accounts.set(id, { balance: available, ...(refusal ? { refusal } : {}) });
   }
 
+  /** What the account has, less what watched routers have settled and are about to deliver. */
   available(id: string): bigint {
-    return this.accounts.get(id)!.available;
+    let available = this.slices.accounts.get(id)!.balance;
+    for (const purses of this.routers) available -= purses.sums(id).owed;
+    return available;
   }
 
-  /** Holds in a state. */
-  inState(state: Reservation['state']): Hold[] {
+  /** Requests in a state. */
+  inState(state: Hold['state']): Hold[] {
     return [...this.holds.values()].filter((hold) => hold.state === state);
+  }
+
+  /** How often a request was charged. */
+  times(operationId: string): number {
+    return this.slices.ledger.get(operationId)?.times ?? 0;
+  }
+
+  /** Notes what a router in this process holds and settles. */
+  watch(settlements: Settlements, purses: Purses): () => void {
+    this.routers.add(purses);
+    const { reserve, capture, giveBack } = settlements;
+    const end = (id: string, more: Partial<Hold>) => {
+      const hold = this.holds.get(id);
+      if (hold?.state === 'held') Object.assign(hold, more);
+    };
+    settlements.reserve = async (terms, gone) => {
+      const reserved = await reserve.call(settlements, terms, gone);
+      const { account, amount } = terms;
+      this.holds.set(terms.operationId, { account, amount, state: 'held', captured: 0n, usage: undefined });
+      return reserved;
+    };
+    settlements.capture = async (reserved, amount, usage) => {
+      await capture.call(settlements, reserved, amount, usage);
+      end(reserved.terms.operationId, { state: 'captured', captured: amount, usage });
+    };
+    settlements.giveBack = (reserved) => {
+      giveBack.call(settlements, reserved);
+      end(reserved.terms.operationId, { state: 'void' });
+    };
+    return () => void this.routers.delete(purses);
   }
 
   private async serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -82,84 +106,37 @@ export class FakeBilling {
     if (this.away?.test(path)) return void request.socket.destroy();
     if (this.slow?.path.test(path)) await new Promise((resolve) => setTimeout(resolve, this.slow!.ms));
     const text = Buffer.concat(parts).toString();
-    const [status, body] = this.answer(request.method!, path, (text ? JSON.parse(text) : {}) as never);
+    const body = (text ? JSON.parse(text) : {}) as never;
+    let [status, answer] = this.answer(request.method!, path, body);
+    // As the real one: what others do not use is recalled, and for a moment looked for.
+    for (
+      let left = 16;
+      status === 402 && (answer as Refused).error.code === 'held_in_flight' && left > 0;
+      left -= 1
+    ) {
+      await new Promise((resolve) => setTimeout(resolve, 15));
+      [status, answer] = this.answer(request.method!, path, body);
+    }
     if (this.mute?.test(path)) return void request.socket.destroy();
-    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
   }
 
-  private answer(method: string, path: string, body: never): [number, unknown] {
+  private answer(method: string, path: string, body: never): FakeAnswer {
     if (method === 'GET' && path.startsWith('/internal/v1/prices')) return [200, [...this.prices.values()]];
     if (method === 'PUT') return this.setPrices(body);
-    if (path.endsWith('/reserve')) return this.reserve(body);
-    if (path.endsWith('/capture')) return this.capture(body);
-    if (path.endsWith('/void')) return this.void(body);
-    return [404, refusal('unknown_operation')];
+    const name = /^\/internal\/v1\/slices\/(\w+)$/.exec(path)?.[1];
+    return name ? this.slices.call(name, body) : [404, refusal('unknown_operation')];
   }
 
-  private setPrices({ prices }: PricesSetRequest): [number, unknown] {
+  private setPrices({ prices }: PricesSetRequest): FakeAnswer {
     for (const { id, amount, unit } of prices) {
       const version = (this.prices.get(id)?.version ?? 0) + 1;
       this.prices.set(id, { id, amount, unit, version });
     }
     return [200, { prices: [...this.prices.values()] }];
   }
-
-  private reserve(request: ReserveRequest): [number, unknown] {
-    const known = this.holds.get(request.operation_id);
-    if (known) return [200, this.view(request.operation_id)];
-    const account = this.accounts.get(request.account_id);
-    const amount = BigInt(request.amount);
-    if (!account || account.refusal) return [402, refusal(account?.refusal ?? 'topup_required')];
-    if (account.available < amount) return [402, refusal('insufficient_balance')];
-    account.available -= amount;
-    this.holds.set(request.operation_id, {
-      account: request.account_id,
-      amount,
-      state: 'held',
-      captured: 0n,
-      captures: 0,
-      usage: undefined,
-      expiresIn: request.expires_in_seconds ?? 60,
-    });
-    return [201, this.view(request.operation_id)];
-  }
-
-  private capture(request: CaptureRequest): [number, unknown] {
-    const hold = this.holds.get(request.operation_id);
-    if (!hold) return [404, refusal('not_found')];
-    const amount = BigInt(request.amount ?? hold.amount);
-    if (hold.state === 'void') return [409, refusal('already_void')];
-    if (amount > hold.amount) return [422, refusal('validation_error')];
-    hold.captures += 1;
-    if (hold.state === 'captured')
-      return hold.captured === amount
-        ? [200, this.view(request.operation_id)]
-        : [409, refusal('already_captured')];
-    Object.assign(hold, { state: 'captured', captured: amount, usage: request.usage });
-    this.accounts.get(hold.account)!.available += hold.amount - amount;
-    return [200, this.view(request.operation_id)];
-  }
-
-  private void(request: VoidRequest): [number, unknown] {
-    const hold = this.holds.get(request.operation_id);
-    if (!hold) return [404, refusal('not_found')];
-    if (hold.state === 'captured') return [409, refusal('already_captured')];
-    if (hold.state === 'held') this.accounts.get(hold.account)!.available += hold.amount;
-    hold.state = 'void';
-    return [200, this.view(request.operation_id)];
-  }
-
-  private view(id: string): Reservation {
-    const { amount, state, captured } = this.holds.get(id)!;
-    return {
-      operation_id: id,
-      amount: amount.toString(),
-      state,
-      captured: captured.toString(),
-      refunded: '0',
-      expires_at: new Date(Date.now() + 60_000).toISOString(),
-    };
-  }
 }
 
-const refusal = (code: string) => ({ error: { code, message: `refused: ${code}` } });
+interface Refused {
+  error: { code: string };
+}

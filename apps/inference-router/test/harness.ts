@@ -4,11 +4,13 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { identityHeader, type InferenceIdentity } from '@nebo/contracts';
+import { identityHeader, type InferenceIdentity, sliceRecall } from '@nebo/contracts';
 import { startServices, type TestProcess } from '@nebo/service-kit/testing';
 import { freshDatabase, startUpstreamModel, type UpstreamModel } from '@nebo/test-kit';
 import pg from 'pg';
 import { inferenceRouter } from '../src/inference-router.module.js';
+import { Purses } from '../src/money/purses.js';
+import { Settlements } from '../src/money/settlements.js';
 import { FakeBilling } from './fake-billing.js';
 
 /** An account with a million rubles, and its key. */
@@ -93,11 +95,20 @@ export async function startRouter(
     env: {
       NEBO_IDENTITY_BILLING_URL: billing.url,
       TEST_VENDOR_KEY: 'vendor-secret-key',
+      // Specs that provoke failures one after the other must not find the route closed; the breaker's own turn it on.
+      NEBO_UPSTREAM_BREAKER_FAILURES: '0',
       ...(config === null ? {} : { NEBO_INFERENCE_CONFIG: file }),
       ...options.env,
     },
   });
   const router = { nebo, billing, upstream, identity: caller } as Router;
+  const { app } = nebo.services.get('inference-router')!;
+  const unwatch = billing.watch(app.get(Settlements), app.get(Purses));
+  const recall = billing.slices.onRecall;
+  billing.slices.onRecall = (data) => {
+    recall(data);
+    void nebo.runtime.bus.publish([sliceRecall(data)]).catch(() => undefined);
+  };
   const server = startFront(router);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   router.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -114,6 +125,7 @@ export async function startRouter(
     await new Promise((resolve) => server.close(resolve));
     await nebo.close();
     await nebo.runtime.targets.close();
+    unwatch();
     rmSync(folder, { recursive: true, force: true });
     if (!options.ground) {
       await billing.stop();
@@ -126,7 +138,7 @@ export async function startRouter(
 function startFront(router: Router): Server {
   return createServer((request, response) => {
     request.headers[identityHeader] = router.nebo.runtime.signer.sign(router.identity);
-    router.nebo.services.get('inference-router')!.fastify.routing(request, response);
+    router.nebo.services.get('inference-router')!.handle(request, response);
   });
 }
 

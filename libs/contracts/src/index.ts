@@ -1,6 +1,7 @@
 export * from './agent.js';
 export * from './events/apps.js';
 export * from './events/identity.js';
+export * from './events/inference.js';
 export * from './fields.js';
 export * from './identity.js';
 export * from './internal/keys.js';
@@ -20,5 +21,8 @@ export * from './records/account.js';
 export * from './records/apps.js';
 export * from './records/chat.js';
 export * from './records/errors.js';
+export * from './records/messages.js';
 export * from './records/models.js';
 export * from './records/projects.js';
+export * from './records/usage.js';
+export * from './records/responses.js';

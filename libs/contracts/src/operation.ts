@@ -9,6 +9,7 @@ import {
   ApiParam,
   ApiQuery,
   ApiResponse,
+  ApiSecurity,
   ApiTags,
   type ApiQueryOptions,
   getSchemaPath,
@@ -47,12 +48,16 @@ export interface OperationSpec {
   resource: OperationResource;
   /** No key is needed. */
   isPublic?: boolean;
+  /** The key may also stand in `x-api-key`, as clients of the messages format send it. */
+  takesKeyHeader?: boolean;
   /** The success status. */
   status?: number;
   /** Body of the success answer; absent for 204. */
   answer?: new () => object;
   /** The success answer is a stream of server-sent events; with `answer` it is one where the body asks for it. */
   stream?: boolean;
+  /** Media types of a success answer that is a file, streamed, instead of a record. */
+  media?: readonly string[];
   /** Statuses of refusals beside the common ones. */
   errors?: Readonly<Record<number, string>>;
   body?: new () => object;
@@ -100,6 +105,7 @@ export function Operation(spec: OperationSpec): MethodDecorator {
     ApiExtension('x-nebo-permission', permissions),
     ApiExtension('x-nebo-resource', spec.resource),
     ...(spec.isPublic ? [ApiExtension('x-nebo-public', true)] : []),
+    ...(spec.takesKeyHeader ? [ApiSecurity('bearer'), ApiSecurity('key_header')] : []),
     ApiExtension('x-nebo-flat', { id: spec.flatId ?? null, tag: spec.flatTag ?? spec.tag }),
     ...success(spec, status),
     ApiResponse({ status: 422, description: 'Validation failed', type: HttpValidationErrorBody }),
@@ -119,7 +125,11 @@ export function Operation(spec: OperationSpec): MethodDecorator {
   return applyDecorators(...decorators);
 }
 
-function success({ stream, answer }: OperationSpec, status: number): MethodDecorator[] {
+function success({ stream, answer, media }: OperationSpec, status: number): MethodDecorator[] {
+  if (media) {
+    const content = Object.fromEntries(media.map((type) => [type, { schema: { type: 'string' } } as const]));
+    return [ApiResponse({ status, description: 'Success', content })];
+  }
   if (!stream) return [ApiResponse({ status, description: 'Success', ...(answer ? { type: answer } : {}) })];
   return [
     ...(answer ? [ApiExtraModels(answer)] : []),

@@ -112,6 +112,19 @@ describe('database', () => {
     expect(await database.query('select 1 as one')).toEqual([{ one: 1 }]);
   });
 
+  it('begins on another connection when those at hand were cut while they lay idle', async () => {
+    await Promise.all(Array.from({ length: 6 }, () => database.query('select pg_sleep(0.05)')));
+    // In one process, PostgreSQL's word of it may come before or after the next use: both must go well.
+    for (let round = 0; round < 5; round += 1) {
+      await database.transaction((tx) =>
+        tx.query(
+          'select pg_terminate_backend(pid) from pg_stat_activity where usename = current_user and pid <> pg_backend_pid()',
+        ),
+      );
+      expect(await database.transaction((tx) => tx.query('select 1 as one'))).toEqual([{ one: 1 }]);
+    }
+  });
+
   it('sets the account for the transaction only', async () => {
     const read = "select current_setting('app.account', true) as account";
     expect(await database.transaction((tx) => tx.query(read), 'a-1')).toEqual([{ account: 'a-1' }]);

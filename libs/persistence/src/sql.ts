@@ -85,11 +85,9 @@ export class Database implements Sql {
    * when `account` is 'system' (background work that serves all accounts).
    */
   async transaction<T>(work: (tx: Sql) => Promise<T>, account: string = 'system'): Promise<T> {
-    const client = await this.pool.connect();
+    const client = await this.begin(account);
     let broken: Error | undefined;
     try {
-      await client.query('begin');
-      await client.query("select set_config('app.account', $1, true)", [account]);
       const result = await work({
         query: async <R>(text: string, values: readonly SqlValue[] = []) =>
           (await client.query(text, values as SqlValue[])).rows as R[],
@@ -101,6 +99,21 @@ export class Database implements Sql {
       throw error;
     } finally {
       client.release(broken);
+    }
+  }
+
+  /** A connection in a new transaction. One that was cut while it lay idle is replaced: nothing has happened on it yet. */
+  private async begin(account: string): Promise<pg.PoolClient> {
+    for (let left = this.pool.options.max; ; left -= 1) {
+      const client = await this.pool.connect();
+      try {
+        await client.query('begin');
+        await client.query("select set_config('app.account', $1, true)", [account]);
+        return client;
+      } catch (error) {
+        client.release(error as Error);
+        if (left === 0 || !isCut(error)) throw error;
+      }
     }
   }
 
@@ -147,3 +160,11 @@ export class Database implements Sql {
     await this.pool.end();
   }
 }
+
+/** Did the server, or the network, end the connection? Class 08, and the shutdowns of class 57. */
+const isCut = (error: unknown): boolean => {
+  const { code, message } = error as { code?: unknown; message: string };
+  return typeof code === 'string'
+    ? /^(08...|57P0[123]|ECONNRESET|EPIPE)$/.test(code)
+    : /^Connection terminated|not queryable/.test(message);
+};

@@ -1,5 +1,6 @@
 import 'reflect-metadata';
 import { randomUUID } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import {
   type ArgumentsHost,
@@ -24,10 +25,12 @@ import {
   unsupportedMediaType,
 } from './errors.js';
 import type { Heard } from '@nebo/bus';
+import { isConfigured } from '@nebo/telemetry';
+import { directFront, type DirectOperations, type Front } from './direct.js';
 import { HealthRegistry, type HealthReport } from './health.js';
 import { jsonText } from './json-body.js';
 import { KitModule } from './kit.module.js';
-import type { Runtime } from './runtime.js';
+import { METRICS, type Runtime } from './runtime.js';
 import { ContractPipe } from './validation.js';
 
 /** A service as a process starts it: alone (`src/main.ts`) or with others (`apps/all-in-one`). */
@@ -46,6 +49,8 @@ export interface ServiceDefinition {
   bodyLimit?: number;
   /** Shape of error bodies where it is not the control API's, as `inferenceErrorBody`; gets the request's path. */
   errorBody?: (path: string, answer: ErrorAnswer) => object;
+  /** Operations that are answered past the framework. */
+  direct?: DirectOperations;
 }
 
 /** A service that runs. */
@@ -53,6 +58,8 @@ export interface RunningService {
   name: string;
   app: INestApplication;
   fastify: FastifyInstance;
+  /** Answers a request that a door of this process hands on. */
+  handle(request: IncomingMessage, response: ServerResponse): void;
   health(): Promise<HealthReport>;
   /** Listens for the split form. @returns the port */
   listen(port: number, host?: string): Promise<number>;
@@ -64,7 +71,12 @@ const mebibyte = 1024 * 1024;
 /** Creates a service's application, ready to take requests, without listening. */
 export async function bootService(definition: ServiceDefinition, runtime: Runtime): Promise<RunningService> {
   const log = runtime.log.child({ service: definition.name });
+  let front: Front = () => false;
   const adapter = new FastifyAdapter({
+    serverFactory: (rest: (request: IncomingMessage, response: ServerResponse) => void) =>
+      createServer((request, response) => {
+        if (!front(request, response)) rest(request, response);
+      }),
     bodyLimit: definition.bodyLimit ?? mebibyte,
     logger: false,
     genReqId: (request) => headerText(request.headers['x-request-id']) ?? randomUUID(),
@@ -92,10 +104,14 @@ export async function bootService(definition: ServiceDefinition, runtime: Runtim
   app.useGlobalFilters(new ErrorFilter(log, definition.errorBody));
   await app.init();
   await fastify.ready();
+  front = frontOf(definition, runtime, app, fastify) ?? front;
   return {
     name: definition.name,
     app,
     fastify,
+    handle: (request, response) => {
+      if (!front(request, response)) fastify.routing(request, response);
+    },
     health: () => app.get(HealthRegistry).report(),
     listen: async (port, host = '127.0.0.1') => {
       await app.listen(port, host);
@@ -103,6 +119,28 @@ export async function bootService(definition: ServiceDefinition, runtime: Runtim
     },
     close: () => app.close(),
   };
+}
+
+function frontOf(
+  definition: ServiceDefinition,
+  runtime: Runtime,
+  app: INestApplication,
+  fastify: FastifyInstance,
+): Front | null {
+  const { direct, errorBody } = definition;
+  if (!direct) return null;
+  return directFront({
+    operations: direct,
+    handler: app.get(direct.handler, { strict: false }),
+    door: definition.doorIdentity ?? 'key',
+    bodyLimit: definition.bodyLimit ?? mebibyte,
+    fastify,
+    metrics: app.get(METRICS, { strict: false }),
+    runtime,
+    traced: isConfigured(runtime.config.env),
+    service: definition.name,
+    errorBody: errorBody ?? ((_path, answer) => answer.body),
+  });
 }
 
 const headerText = (value: string | string[] | undefined) =>

@@ -14,12 +14,19 @@ export class ApiError extends Error {
   readonly code: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly detail: readonly FieldError[] | undefined;
+  /** More fields of the error object, for programs: `{ affordable_max_tokens: 120 }`. Never code, message or secrets. */
+  readonly fields: Readonly<Record<string, unknown>> | undefined;
 
   constructor(
     status: number,
     code: string,
     message: string,
-    more: { cause?: unknown; headers?: Record<string, string>; detail?: FieldError[] } = {},
+    more: {
+      cause?: unknown;
+      headers?: Record<string, string>;
+      detail?: FieldError[];
+      fields?: Record<string, unknown>;
+    } = {},
   ) {
     super(message, { cause: more.cause });
     this.name = 'ApiError';
@@ -27,6 +34,7 @@ export class ApiError extends Error {
     this.code = code;
     this.headers = more.headers ?? {};
     this.detail = more.detail;
+    this.fields = more.fields;
   }
 }
 
@@ -71,7 +79,13 @@ export interface ErrorAnswer {
   status: number;
   headers: Record<string, string>;
   body: {
-    error: { code: string; message: string; details?: readonly FieldError[]; request_id?: string };
+    error: {
+      code: string;
+      message: string;
+      details?: readonly FieldError[];
+      request_id?: string;
+      [field: string]: unknown;
+    };
     detail?: readonly FieldError[];
   };
 }
@@ -100,6 +114,7 @@ export function errorAnswer(error: unknown, requestId: string): ErrorAnswer {
       headers,
       body: {
         error: {
+          ...error.fields,
           code: error.code,
           message: error.message,
           ...(error.detail ? { details: error.detail } : {}),

@@ -1,5 +1,6 @@
 export * from './boot.js';
 export * from './config.js';
+export * from './direct.js';
 export * from './errors.js';
 export * from './health.js';
 export * from './idempotency.js';

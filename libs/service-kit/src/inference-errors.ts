@@ -24,11 +24,14 @@ export const inferenceErrorType = (status: number): string => typesByStatus[stat
  * @param path path of the request, with or without its query
  */
 export function inferenceErrorBody(path: string, answer: Pick<ErrorAnswer, 'status' | 'body'>): object {
-  const { code, message, request_id: requestId } = answer.body.error;
+  const { code, message, request_id: requestId, details, ...fields } = answer.body.error;
   const error = {
     type: inferenceErrorType(answer.status),
     code,
     message,
+    ...fields,
+    // Clients read an object of codes there; lists of wrong fields are the control API's.
+    ...(Array.isArray(details) ? {} : { details }),
     ...(requestId ? { request_id: requestId } : {}),
   };
   const pathname = path.split('?', 1)[0]!;

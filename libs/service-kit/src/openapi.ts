@@ -75,10 +75,15 @@ export async function contractDocument({
     paths: sorted(paths),
     components: {
       schemas: sorted(schemas),
-      securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } },
+      securitySchemes: {
+        bearer: { type: 'http', scheme: 'bearer' },
+        ...(usesKeyHeader(paths) ? { key_header: { type: 'apiKey', in: 'header', name: 'x-api-key' } } : {}),
+      },
     },
   };
 }
+
+const usesKeyHeader = (paths: JsonObject): boolean => JSON.stringify(paths).includes('"key_header"');
 
 async function documentOf(definition: ServiceDefinition, runtime: Runtime): Promise<OpenAPIObject> {
   const app = await NestFactory.create<NestFastifyApplication>(

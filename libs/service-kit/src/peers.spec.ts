@@ -2,7 +2,7 @@ import { IdentitySigner, identityHeader } from '@nebo/contracts';
 import Fastify from 'fastify';
 import { Peers } from './peers.js';
 import { Targets } from './runtime.js';
-import { LocalTarget, RemoteTarget } from './target.js';
+import { LocalTarget, localService, RemoteTarget } from './target.js';
 
 describe.each(['local', 'remote'])('peers over a %s target', (form) => {
   const signer = new IdentitySigner(Buffer.alloc(32, 7));
@@ -26,7 +26,9 @@ describe.each(['local', 'remote'])('peers over a %s target', (form) => {
     await service.ready();
     targets.set(
       'billing',
-      form === 'local' ? new LocalTarget(() => service) : new RemoteTarget(await service.listen({ port: 0 })),
+      form === 'local'
+        ? new LocalTarget(() => localService(service))
+        : new RemoteTarget(await service.listen({ port: 0 })),
     );
   });
   afterAll(async () => {

@@ -87,9 +87,12 @@ export class Peers {
 
 function answerError(service: string, status: number, text: string): ApiError {
   try {
-    const { error } = JSON.parse(text) as { error: { code: string; message: string } };
+    const { error } = JSON.parse(text) as { error: { code: string; message: string; details?: unknown } };
+    const { code, message, details } = error;
+    // Figures of a refusal are for the caller; fields of a body are named for whoever sent it.
+    const more = details && !Array.isArray(details) ? { fields: { details } } : {};
     // What a peer cannot do now is not this service's inside, but its words may be.
-    if (status < 500 || status === 503) return new ApiError(status, error.code, error.message);
+    if (status < 500 || status === 503) return new ApiError(status, code, message, more);
   } catch {
     // Not one of our bodies: told below.
   }

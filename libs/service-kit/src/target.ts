@@ -31,16 +31,28 @@ export interface ServiceTarget {
   close(): Promise<void>;
 }
 
-/** A service in this process: its Fastify takes the gateway's request and response as they are. */
+/** What of a service in this process its callers use. */
+export interface LocalService {
+  fastify: Pick<FastifyInstance, 'inject'>;
+  handle(request: IncomingMessage, response: ServerResponse): void;
+}
+
+/** A Fastify of its own as such a service. */
+export const localService = (fastify: FastifyInstance): LocalService => ({
+  fastify,
+  handle: (request, response) => fastify.routing(request, response),
+});
+
+/** A service in this process: it takes the gateway's request and response as they are. */
 export class LocalTarget implements ServiceTarget {
-  constructor(private readonly service: () => FastifyInstance) {}
+  constructor(private readonly service: () => LocalService) {}
 
   forward(request: IncomingMessage, response: ServerResponse): void {
-    this.service().routing(request, response);
+    this.service().handle(request, response);
   }
 
   async call({ method, path, headers, body, signal }: TargetCall): Promise<TargetAnswer> {
-    const answer = await this.service().inject({
+    const answer = await this.service().fastify.inject({
       method: method as 'GET',
       url: path,
       headers,

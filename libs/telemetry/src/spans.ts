@@ -18,6 +18,8 @@ export interface SpanOptions {
   /** `traceparent` of the caller or of an envelope; default: the active span. Malformed text is ignored. */
   parent?: string | null;
   kind?: 'internal' | 'server' | 'client' | 'producer' | 'consumer';
+  /** When it began, for a span of what is over; `openSpan` only. Default: now. */
+  startTime?: Date;
 }
 
 const kinds = {
@@ -103,7 +105,10 @@ export interface OpenSpan {
 export function openSpan(name: string, attributes: Attributes, options: SpanOptions = {}): OpenSpan {
   const parent = options.parent === undefined ? context.active() : under(options.parent);
   const kind = kinds[options.kind ?? 'internal'];
-  const span = trace.getTracer('nebo').startSpan(name, { kind, attributes }, parent);
+  const { startTime } = options;
+  const span = trace
+    .getTracer('nebo')
+    .startSpan(name, { kind, attributes, ...(startTime ? { startTime } : {}) }, parent);
   const within = trace.setSpan(parent, span);
   let ended = false;
   return {

@@ -19,3 +19,5 @@ export {
 } from './postgres.js';
 export { startOtlpReceiver, type ExportedSpan, type OtlpReceiver } from './otlp.js';
 export * from './upstream.js';
+export { framesOf, type AnsweredRequest, type Frames } from './upstream-frames.js';
+export { upstreamDialects, upstreamHabits, type UpstreamDialect } from './upstream-habits.js';

@@ -1,6 +1,14 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { noteLive } from './parts.js';
+import { framesOf, plainBody } from './upstream-frames.js';
+import {
+  noHabits,
+  type UpstreamDialect,
+  type UpstreamHabits,
+  upstreamHabits,
+  vendorRefusal,
+} from './upstream-habits.js';
 
 /** One request as the model upstream saw it. */
 export interface UpstreamRequest {
@@ -90,11 +98,15 @@ export interface UpstreamModel {
   stop(): Promise<void>;
 }
 
-/** Starts a model upstream: `POST /v1/chat/completions` (plain and streamed) and `GET /v1/models`. */
+/**
+ * Starts a model upstream: `POST /v1/chat/completions` (plain and streamed) and `GET /v1/models`. With a `dialect` it has
+ * that vendor's habits: the shape of its answers, and 400 for what it does not take, before any script is asked.
+ */
 export async function startUpstreamModel(
-  options: { models?: readonly string[] } = {},
+  options: { models?: readonly string[]; dialect?: UpstreamDialect } = {},
 ): Promise<UpstreamModel> {
   const models = options.models ?? ['test-model'];
+  const habits = options.dialect === undefined ? noHabits : upstreamHabits[options.dialect];
   const requests: UpstreamRequest[] = [];
   const queue: UpstreamAnswer[] = [];
   let script: UpstreamScript = () => undefined;
@@ -133,8 +145,10 @@ export async function startUpstreamModel(
         data: models.map((id) => ({ id, object: 'model', owned_by: 'test' })),
       });
     }
+    const refusal = options.dialect === undefined ? null : vendorRefusal(seen.body, habits);
+    if (refusal !== null) return sendJson(response, refusal.status, refusal.body);
     const answer = queue.shift() ?? (await script(seen)) ?? {};
-    await give(answer, seen, request, response, cut);
+    await give(answer, seen, request, response, habits, cut);
   };
   const cut = new WeakSet<ServerResponse>();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -188,6 +202,7 @@ async function give(
   seen: UpstreamRequest,
   request: IncomingMessage,
   response: ServerResponse,
+  habits: UpstreamHabits,
   cut: WeakSet<ServerResponse>,
 ): Promise<void> {
   if (answer.handle !== undefined) return answer.handle(request, response, seen);
@@ -207,7 +222,7 @@ async function give(
       answer.headers,
     );
   }
-  if (seen.body?.['stream'] === true) return stream(answer, seen, response, destroy);
+  if (seen.body?.['stream'] === true) return stream(answer, seen, response, habits, destroy);
   if (answer.cutAfter !== undefined) {
     response.writeHead(status, {
       'content-type': 'application/json',
@@ -217,75 +232,18 @@ async function give(
     response.write('{"id":"', destroy);
     return;
   }
-  sendJson(response, status, plainBody(answer, seen), answer.headers);
-}
-
-function defaults(answer: UpstreamAnswer, seen: UpstreamRequest) {
-  const chunks = answer.chunks ?? ['Hello', ' from', ' the', ' upstream', '.'];
-  const reasoning = answer.reasoning ?? [];
-  const prompt = Math.max(1, Math.ceil(JSON.stringify(seen.body?.['messages'] ?? '').length / 4));
-  const completion = chunks.length + reasoning.length;
-  const usage =
-    answer.usage === undefined
-      ? { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion }
-      : answer.usage;
-  const finish = answer.finishReason ?? (answer.toolCalls === undefined ? 'stop' : 'tool_calls');
-  const head = {
-    id: `chatcmpl-${seen.number}`,
-    created: Math.floor(seen.at / 1000),
-    model: typeof seen.body?.['model'] === 'string' ? seen.body['model'] : 'test-model',
-  };
-  return { chunks, reasoning, usage, finish, head };
-}
-
-function plainBody(answer: UpstreamAnswer, seen: UpstreamRequest): Record<string, unknown> {
-  const { chunks, reasoning, usage, finish, head } = defaults(answer, seen);
-  const message = {
-    role: 'assistant',
-    content: answer.toolCalls !== undefined && answer.chunks === undefined ? null : chunks.join(''),
-    ...(reasoning.length > 0 ? { reasoning_content: reasoning.join('') } : {}),
-    ...(answer.toolCalls !== undefined ? { tool_calls: answer.toolCalls } : {}),
-  };
-  return {
-    ...head,
-    object: 'chat.completion',
-    choices: [{ index: 0, message, finish_reason: finish }],
-    ...(usage === null ? {} : { usage }),
-  };
+  sendJson(response, status, plainBody(answer, seen, habits), answer.headers);
 }
 
 async function stream(
   answer: UpstreamAnswer,
   seen: UpstreamRequest,
   response: ServerResponse,
+  habits: UpstreamHabits,
   destroy: () => void,
 ): Promise<void> {
-  const { chunks, reasoning, usage, finish, head } = defaults(answer, seen);
-  const base = { ...head, object: 'chat.completion.chunk' };
-  const delta = (value: Record<string, unknown>, reason: string | null = null) =>
-    `data: ${JSON.stringify({ ...base, choices: [{ index: 0, delta: value, finish_reason: reason }] })}\n\n`;
-  const options = seen.body?.['stream_options'] as { include_usage?: boolean } | undefined;
-  const wantsUsage =
-    answer.usageChunk === 'always' || (answer.usageChunk !== 'never' && options?.include_usage === true);
-  const text = answer.toolCalls !== undefined && answer.chunks === undefined ? [] : chunks;
-  const frames: (string | Buffer)[] =
-    answer.raw !== undefined
-      ? [...answer.raw]
-      : [
-          ...reasoning.map((piece) => delta({ reasoning_content: piece })),
-          ...text.map((piece) => delta({ content: piece })),
-          ...(answer.toolCalls ?? []).map((call, index) => delta({ tool_calls: [{ index, ...call }] })),
-        ];
-  const tail =
-    answer.raw !== undefined
-      ? []
-      : [
-          delta({}, finish),
-          ...(wantsUsage && usage !== null
-            ? [`data: ${JSON.stringify({ ...base, choices: [], usage })}\n\n`]
-            : []),
-          ...(answer.withoutDone ? [] : ['data: [DONE]\n\n']),
-        ];
+  const frames = framesOf(answer, seen, habits);
+  const rest: readonly (string | Buffer)[] = answer.raw ?? [...frames.body, ...frames.ending];
   const write = (data: string | Buffer) =>
     new Promise<void>((resolve) => response.write(data, () => resolve()));
   response.writeHead(answer.status ?? 200, {
@@ -294,8 +252,8 @@ async function stream(
     ...answer.headers,
   });
   response.flushHeaders();
-  if (answer.raw === undefined) await write(delta({ role: 'assistant', content: '' }));
-  for (const [index, frame] of [...frames, ...tail].entries()) {
+  if (answer.raw === undefined) await write(frames.opening);
+  for (const [index, frame] of rest.entries()) {
     if (answer.cutAfter === index) return destroy();
     if (index > 0 && answer.chunkDelay !== undefined) await sleep(answer.chunkDelay);
     if (response.destroyed) return;

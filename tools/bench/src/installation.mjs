@@ -39,10 +39,14 @@ export async function end(child, signal = 'SIGTERM') {
   await ended;
 }
 
-/** An installation for measuring: own data, own ports, no rate limit. */
+/**
+ * An installation for measuring: own data, own ports, no rate limit.
+ * @param more settings beside those
+ */
 export async function startInstallation(
   home = mkdtempSync(join(tmpdir(), 'nebo-bench-')),
   command = ['apps/all-in-one/dist/main.js'],
+  more = {},
 ) {
   const [api, ai, edge, tls] = [await freePort(), await freePort(), await freePort(), await freePort()];
   const env = {
@@ -54,6 +58,7 @@ export async function startInstallation(
     NEBO_EDGE_TLS_PORT: tls,
     NEBO_RATE_LIMIT: '0',
     NEBO_LOG_LEVEL: 'error',
+    ...more,
   };
   const begun = performance.now();
   const child = spawn(process.execPath, command, { cwd: root, stdio: ['ignore', 'ignore', 'inherit'], env });

@@ -34,18 +34,20 @@ export class AiDoor {
     const requestId = takeRequestId(request);
     stripInternalHeaders(request);
     response.setHeader('x-request-id', requestId);
+    // Clients of the messages format show this one to their users, refusals included.
+    if (request.url!.startsWith('/v1/messages')) response.setHeader('request-id', requestId);
     const fail = (error: unknown) => {
       if (!(error instanceof ApiError) || error.status >= 500) this.parts.onError(error, request);
       writeError(request, response, error, requestId, this.parts.errorShape);
     };
-    this.route(request, response, fail).catch(fail);
+    try {
+      this.route(request, response, fail);
+    } catch (error) {
+      fail(error);
+    }
   };
 
-  private async route(
-    request: IncomingMessage,
-    response: ServerResponse,
-    fail: (error: unknown) => void,
-  ): Promise<void> {
+  private route(request: IncomingMessage, response: ServerResponse, fail: (error: unknown) => void): void {
     const path = request.url!.split('?', 1)[0]!;
     if (probes.has(path) && (request.method === 'GET' || request.method === 'HEAD')) {
       response
@@ -64,7 +66,20 @@ export class AiDoor {
     }
     const startedAt = performance.now();
     response.once('close', () => this.parts.onDone(match.operation.id, response, startedAt));
-    if (!match.operation.isPublic) await this.authenticate(request, response);
+    const go = () => this.forward(request, response, fail);
+    if (match.operation.isPublic) return go();
+    const key = keyOf(request);
+    if (!key) throw unauthorized();
+    // Nearly every request is of a key in memory, where a promise would cost more than all that is left to do.
+    const known = this.parts.limiter === null ? this.parts.keys.known(key) : null;
+    if (known?.identity.kind === 'inference') {
+      request.headers[identityHeader] = known.header;
+      return go();
+    }
+    this.authenticate(key, request, response).then(go).catch(fail);
+  }
+
+  private forward(request: IncomingMessage, response: ServerResponse, fail: (error: unknown) => void): void {
     delete request.headers.authorization;
     delete request.headers['x-api-key'];
     this.parts.targets.get('inference-router').forward(request, response, (cause) => {
@@ -77,9 +92,8 @@ export class AiDoor {
     });
   }
 
-  private async authenticate(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const key = keyOf(request);
-    if (!key || !this.parts.isInferenceKey(key)) throw unauthorized();
+  private async authenticate(key: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (!this.parts.isInferenceKey(key)) throw unauthorized();
     const resolved = await this.parts.keys.resolve(key);
     if (!resolved || resolved.identity.kind !== 'inference') throw unauthorized();
     await this.limit(resolved.identity, response);

@@ -13,6 +13,8 @@ interface Entry {
   /** Milliseconds of `performance.now()` after which it is asked again. */
   until: number;
   hash: string;
+  /** What was resolved; null until then. */
+  live: ResolvedKey | null;
 }
 
 /** Longest time that a key is believed without asking (interfaces.md, 4). */
@@ -42,14 +44,23 @@ export class KeyCache {
     const known = this.byKey.get(key);
     if (known && known.until > now) return known.resolved;
     const hash = this.masterKey.hashKey(key).toString('base64url');
-    const entry: Entry = { resolved: this.ask(hash), until: now + cacheMs, hash };
+    const entry: Entry = { resolved: this.ask(hash), until: now + cacheMs, hash, live: null };
     if (this.byKey.size >= maxEntries) this.byKey.clear();
     this.byKey.set(key, entry);
     const forget = () => {
       if (this.byKey.get(key) === entry) this.byKey.delete(key);
     };
-    entry.resolved.then((resolved) => resolved ?? forget(), forget);
+    entry.resolved.then((resolved) => {
+      entry.live = resolved;
+      if (!resolved) forget();
+    }, forget);
     return entry.resolved;
+  }
+
+  /** A live key that is in memory, without waiting; its form was checked when it came in. */
+  known(key: string): ResolvedKey | null {
+    const entry = this.byKey.get(key);
+    return entry !== undefined && entry.until > performance.now() ? entry.live : null;
   }
 
   private async ask(hash: string): Promise<ResolvedKey | null> {

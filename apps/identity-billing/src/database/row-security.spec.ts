@@ -1,5 +1,6 @@
 import { Database } from '@nebo/persistence';
 import { type Billing, nano, startBilling } from '../../test/billing.js';
+import { TestRouter } from '../../test/routers.js';
 
 describe('row-level security', () => {
   let billing: Billing;
@@ -34,6 +35,8 @@ describe('row-level security', () => {
         'balance',
         'ledger_line',
         'project',
+        'settlement',
+        'slice',
         'span_charge',
         'usage_record',
       ]),
@@ -86,6 +89,9 @@ describe('row-level security', () => {
         description: '',
       });
       await billing.money('span-close', { ...operation, ended_at: new Date().toISOString() });
+      const router = await new TestRouter(billing, account.account_id, id).open();
+      await router.take(nano(2));
+      await router.settle([router.ended(nano(1))]);
     }
     for (const table of await tenantTables()) {
       const column = table === 'account' ? 'id' : 'account_id';
@@ -118,7 +124,7 @@ describe('row-level security', () => {
   });
 
   it('the ledger, span charges and the audit log are append-only, even for the superuser', async () => {
-    for (const table of ['transfer', 'ledger_line', 'span_charge', 'audit_entry']) {
+    for (const table of ['transfer', 'ledger_line', 'span_charge', 'settlement', 'audit_entry']) {
       await expect(billing.sql(`delete from ${table}`)).rejects.toThrow(/append-only/);
       await expect(billing.sql(`update ${table} set account_id = account_id`)).rejects.toThrow(/append-only/);
       await expect(billing.sql(`truncate ${table} cascade`)).rejects.toThrow(/append-only/);

@@ -16,6 +16,8 @@ import { ledgerEntry } from './ledger.mapper.js';
 interface BalanceRow {
   posted: bigint;
   held: bigint;
+  /** What routers have leased and use. */
+  in_use: bigint;
   credits: bigint;
   credits_held: bigint;
   unlocked: boolean;
@@ -34,9 +36,11 @@ export class BalanceService {
   async read(account: string): Promise<V1Balance> {
     let row: BalanceRow | undefined;
     try {
-      [row] = await this.database.named<BalanceRow>('balance-read', 'select * from balance_read($1::uuid)', [
-        account,
-      ]);
+      [row] = await this.database.named<BalanceRow>(
+        'balance-figures',
+        'select * from balance_figures($1::uuid)',
+        [account],
+      );
     } catch (cause) {
       throw billingUnavailable(cause);
     }
@@ -47,7 +51,7 @@ export class BalanceService {
       balance: formatRubles(row.posted),
       credits: formatRubles(row.credits),
       credits_unlocked: row.unlocked,
-      available: formatRubles(row.posted - row.held + spendable),
+      available: formatRubles(row.posted - row.held - row.in_use + spendable),
       real_topup_min: row.unlocked ? '0' : formatRubles(this.settings.realTopupMin),
     };
   }

@@ -77,7 +77,7 @@ export class MoneyController {
 }
 
 /** A call that is signed for one account must not move another one's money. */
-function sameAccount(caller: ServiceIdentity, body: { account_id: string }): void {
+export function sameAccount(caller: ServiceIdentity, body: { account_id: string }): void {
   if (caller.account_id !== null && caller.account_id.toLowerCase() !== body.account_id.toLowerCase()) {
     throw badRequest('account_mismatch', 'the call is signed for another account');
   }

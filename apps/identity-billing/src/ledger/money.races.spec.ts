@@ -3,6 +3,7 @@ import type { Reservation, ReserveRequest } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
 import { type Billing, nano, startBilling } from '../../test/billing.js';
 import { Chance } from '../../test/random.js';
+import { Recalls } from '../slices/recalls.js';
 import { MoneyService } from './money.service.js';
 
 describe('races for money', () => {
@@ -18,7 +19,7 @@ describe('races for money', () => {
         schema: 'identity_billing',
         max: 24,
       });
-      return { database, money: new MoneyService(database) };
+      return { database, money: new MoneyService(database, billing.provider(Recalls)) };
     });
   });
   afterAll(async () => {

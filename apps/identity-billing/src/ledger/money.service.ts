@@ -8,6 +8,7 @@ import type {
 } from '@nebo/contracts';
 import { Database, type SqlValue } from '@nebo/persistence';
 import { conflict } from '@nebo/service-kit';
+import { Recalls } from '../slices/recalls.js';
 import { guardedError, isRefusedForHolds, lookAgain, sqlStateOf } from '../database/guarded.js';
 
 interface ReservationRow {
@@ -27,7 +28,10 @@ const columns = 'operation_id, amount, state, captured, refunded, expires_at';
  */
 @Injectable()
 export class MoneyService {
-  constructor(private readonly database: Database) {}
+  constructor(
+    private readonly database: Database,
+    private readonly recalls: Recalls,
+  ) {}
 
   /**
    * Takes an amount out of what is available.
@@ -36,7 +40,6 @@ export class MoneyService {
    *   Retry-After); 404 unknown account or key; 409 `operation_reused`; 503 `billing_unavailable`
    */
   async reserve(service: string, request: ReserveRequest): Promise<Reservation> {
-    const amount = BigInt(request.amount);
     const values: SqlValue[] = [
       request.account_id,
       request.operation_id,
@@ -49,16 +52,26 @@ export class MoneyService {
       request.expires_in_seconds ?? 60,
     ];
     const text = `select ${columns} from money_reserve($1::uuid, $2, $3, $4, $5::uuid, $6::bigint, $7, $8::jsonb, $9::integer)`;
+    try {
+      return await this.recalls.patiently(request.account_id, null, () =>
+        this.withoutExpired(request.account_id, () => this.one('money-reserve', text, values)),
+      );
+    } catch (error) {
+      throw guardedError(error, BigInt(request.amount));
+    }
+  }
+
+  /** Runs a guarded statement again when only holds whose time is over, which no sweep has met yet, stand in the way. */
+  async withoutExpired<T>(account: string, work: () => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await this.one('money-reserve', text, values);
+        return await work();
       } catch (error) {
         const again =
           attempt < 4 &&
           (sqlStateOf(error) === lookAgain ||
-            // Holds whose time is over but which no sweep has met yet must not stand in the way.
-            (isRefusedForHolds(error) && (await this.expire(request.account_id).catch(() => 0)) > 0));
-        if (!again) throw guardedError(error, amount);
+            (isRefusedForHolds(error) && (await this.expire(account).catch(() => 0)) > 0));
+        if (!again) throw error;
       }
     }
   }

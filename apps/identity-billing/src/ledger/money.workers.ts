@@ -3,12 +3,13 @@ import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import { BillingMetrics } from '../observe/billing-metrics.js';
 import { RateService } from '../rate/rate.service.js';
 import { Settings } from '../settings.js';
+import { SlicesService } from '../slices/slices.service.js';
 import { MoneyService } from './money.service.js';
 import { ReconcileService } from './reconcile.service.js';
 import { SpansService } from './spans.service.js';
 
 /** Milliseconds between two rounds of each worker. */
-const rounds = { expire: 2_000, spans: 10_000, rate: 600_000 } as const;
+const rounds = { expire: 2_000, spans: 10_000, rate: 600_000, slices: 1_000 } as const;
 
 /** What happens by the clock: expiry, hours of spans, reconciliation, pruning. Every replica may run all of it. */
 @Injectable()
@@ -21,6 +22,7 @@ export class MoneyWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     private readonly spans: SpansService,
     private readonly reconcile: ReconcileService,
     private readonly rate: RateService,
+    private readonly slices: SlicesService,
     private readonly settings: Settings,
     private readonly metrics: BillingMetrics,
     @Inject(RUNTIME) private readonly runtime: Runtime,
@@ -32,6 +34,7 @@ export class MoneyWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     });
     this.every(rounds.spans, 'spans', () => this.spans.chargeDue());
     this.every(this.settings.reconcileSeconds * 1_000, 'reconcile', () => this.reconcile.run());
+    this.every(rounds.slices, 'slices', () => this.slices.sweep());
     this.every(rounds.rate, 'rate windows', () => this.rate.prune());
   }
 

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type Billing, nano, startBilling } from '../../test/billing.js';
+import { TestRouter } from '../../test/routers.js';
 
 describe('reconciliation', () => {
   let billing: Billing;
@@ -27,6 +28,9 @@ describe('reconciliation', () => {
       if (end === 'refund') await billing.money('capture', call);
       if (end) await billing.money(end, call);
     }
+    const router = await new TestRouter(billing, account, key, true).open();
+    await router.take(nano(4));
+    await router.settle([router.ended(nano(1))]);
     const span = {
       operation_id: 's',
       account_id: account,
@@ -65,6 +69,9 @@ describe('reconciliation', () => {
       ['balance.held by reservations', /^key month .* used$/],
     ],
     ['the spending of a key', 'update key_month set used = used + 1', [/^key month .* used$/]],
+    ['leased money', 'update balance set leased = leased + 1', ['balance.leased by slices']],
+    ['leased limit', 'update key_month set leased = leased + 1', [/^key month .* leased by slices$/]],
+    ['a slice', 'update slice set amount = amount + 1 where key_id is null', ['balance.leased by slices']],
     ['a span', 'update span set charged = charged + 1', ['span s']],
   ])('finds a changed %s, tells it and mends nothing', async (_name, change, subjects) => {
     const undo = change.replace(' + 1', ' - 1');

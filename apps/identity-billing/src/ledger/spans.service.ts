@@ -3,6 +3,7 @@ import type { SpanCloseRequest, SpanOpenRequest, SpanState } from '@nebo/contrac
 import { Database, type SqlValue } from '@nebo/persistence';
 import { fieldError } from '@nebo/service-kit';
 import { guardedError } from '../database/guarded.js';
+import { Recalls } from '../slices/recalls.js';
 
 interface SpanRow {
   operation_id: string;
@@ -23,14 +24,18 @@ const clockSkewMs = 60_000;
  */
 @Injectable()
 export class SpansService {
-  constructor(private readonly database: Database) {}
+  constructor(
+    private readonly database: Database,
+    private readonly recalls: Recalls,
+  ) {}
 
   /**
    * Opens a span; a repeat answers how it stands.
    * @throws ApiError 402 when less than `needs_available` is available; 404 unknown account; 409 `operation_reused`; 422; 503
    */
-  open(service: string, request: SpanOpenRequest): Promise<SpanState> {
+  async open(service: string, request: SpanOpenRequest): Promise<SpanState> {
     return this.one(
+      request.account_id,
       'span-open',
       `select ${columns} from span_open($1::uuid, $2, $3, $4, $5::bigint, $6::timestamptz, $7, $8::jsonb, $9::bigint)`,
       [
@@ -52,12 +57,13 @@ export class SpansService {
    * Ends a span and charges the exact rest; what was charged beyond its end is paid back.
    * @throws ApiError 404; 409 `already_closed` with another end; 422 for an end before the beginning; 503
    */
-  close(request: SpanCloseRequest): Promise<SpanState> {
-    return this.one('span-close', `select ${columns} from span_close($1::uuid, $2, $3::timestamptz)`, [
+  async close(request: SpanCloseRequest): Promise<SpanState> {
+    return this.one(
       request.account_id,
-      request.operation_id,
-      timeOf('ended_at', request.ended_at),
-    ]);
+      'span-close',
+      `select ${columns} from span_close($1::uuid, $2, $3::timestamptz)`,
+      [request.account_id, request.operation_id, timeOf('ended_at', request.ended_at)],
+    );
   }
 
   /**
@@ -76,9 +82,17 @@ export class SpansService {
     }
   }
 
-  private async one(name: string, text: string, values: SqlValue[], needed = 0n): Promise<SpanState> {
+  private async one(
+    account: string,
+    name: string,
+    text: string,
+    values: SqlValue[],
+    needed = 0n,
+  ): Promise<SpanState> {
     try {
-      const [row] = await this.database.named<SpanRow>(name, text, values);
+      const [row] = await this.recalls.patiently(account, null, () =>
+        this.database.named<SpanRow>(name, text, values),
+      );
       return {
         operation_id: row!.operation_id,
         resource: row!.resource,

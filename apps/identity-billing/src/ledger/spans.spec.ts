@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Database } from '@nebo/persistence';
 import { type Billing, nano, startBilling } from '../../test/billing.js';
 import { Chance } from '../../test/random.js';
+import { Recalls } from '../slices/recalls.js';
 import { SpansService } from './spans.service.js';
 
 const hour = 3_600_000;
@@ -17,7 +18,7 @@ describe('spans', () => {
       schema: 'identity_billing',
       max: 16,
     });
-    spans = new SpansService(database);
+    spans = new SpansService(database, billing.provider(Recalls));
   });
   afterAll(async () => {
     await database?.close();

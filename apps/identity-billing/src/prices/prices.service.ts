@@ -1,8 +1,10 @@
 import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
+import { say } from '@nebo/bus';
 import { formatRubles, type PriceInfo, type PricesSetRequest, type TariffPlanInfo } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
 import { AuditService } from '../audit/audit.service.js';
 import { PrismaService } from '../database/prisma.service.js';
+import { says } from '../events.js';
 import { Settings } from '../settings.js';
 import { type FilePrice, findPriceFile, readPriceFile } from './price-file.js';
 
@@ -92,6 +94,7 @@ export class PricesService implements OnApplicationBootstrap {
           details,
         });
       }
+      if (changed.length > 0) await say(tx, says.priceChanged({ ids: changed.map(({ id }) => id) }));
       return (await now()).map(priceInfo);
     });
   }

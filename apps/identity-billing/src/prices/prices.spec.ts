@@ -86,6 +86,12 @@ describe('prices', () => {
       "select count(*) from audit_entry where action = 'price set' and account_id is null",
     );
     expect(audit[0]!.count).toBe('15');
+    // Whoever keeps prices hears of what changed, and of nothing else.
+    const said = await billing.sql<{ ids: string[] }>(
+      "select envelope->'data'->'ids' as ids from outbox where subject like '%price.changed%' and envelope::text like '%test.%'",
+    );
+    expect(said.filter(({ ids }) => ids.includes('test.b'))).toHaveLength(1);
+    expect(said).toHaveLength(14);
     for (const prices of [
       [{ id: 'A b', amount: '1', unit: 'x' }],
       [{ id: 'a', amount: '-1', unit: 'x' }],

@@ -46,6 +46,23 @@ describe("the operator's file of models", () => {
     expect(catalogue.get('kimi-k3')).toBeUndefined();
   });
 
+  it('sets priorities, the limits of a provider and its way of pictures', () => {
+    const catalogue = read(`
+providers:
+  near: { base_url: "http://10.0.0.5/v1", dialect: openai, limits: { connect: 1, first_byte: 0, idle: 30 }, images: bytes }
+  far: { base_url: "https://example.org/v1", dialect: moonshot, images: links }
+models:
+  kimi-k3: { upstreams: [{ provider: near }, { provider: far, priority: 7, weight: 2 }] }
+`);
+    const [near, far] = catalogue.get('kimi-k3')!.routes;
+    expect(near).toMatchObject({
+      priority: 0,
+      provider: { limits: { connect: 1_000, firstByte: 0, idle: 30_000 }, images: 'bytes' },
+    });
+    expect(far).toMatchObject({ priority: 7, weight: 2, provider: { images: 'links' } });
+    expect(far!.provider.limits).toBeUndefined();
+  });
+
   it.each([
     ['no YAML', 'models: [', /inference\.yaml: is no YAML/],
     ['not a mapping', '[]', /the file: must be a mapping/],
@@ -110,6 +127,31 @@ describe("the operator's file of models", () => {
       'a new model without sizes',
       `${provider}models: { mine: { upstreams: [{ provider: glm }], price: { input: "1", cache_read: "1", output: "1" } } }\n`,
       /models\.mine\.context_window/,
+    ],
+    [
+      'a negative priority',
+      `${provider}models: { glm-5.3: { upstreams: [{ provider: glm, priority: -1 }] } }\n`,
+      /upstreams\[0\]\.priority: must be a whole number from 0/,
+    ],
+    [
+      'a limit that is no number of seconds',
+      'providers: { x: { base_url: "http://x", dialect: openai, limits: { idle: 5m } } }\n',
+      /providers\.x\.limits\.idle: must be a whole number from 0/,
+    ],
+    [
+      'a limit on the whole',
+      'providers: { x: { base_url: "http://x", dialect: openai, limits: { total: 5 } } }\n',
+      /providers\.x\.limits\.total: there is no such setting; known are connect, first_byte, idle/,
+    ],
+    [
+      'a limit beyond what timers can run',
+      'providers: { x: { base_url: "http://x", dialect: openai, limits: { idle: 99999999 } } }\n',
+      /at most 1000000 seconds/,
+    ],
+    [
+      'another way of pictures',
+      'providers: { x: { base_url: "http://x", dialect: openai, images: text } }\n',
+      /providers\.x\.images: must be links or bytes, not "text"/,
     ],
     [
       "the simulator's name",

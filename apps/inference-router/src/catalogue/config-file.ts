@@ -5,6 +5,7 @@ import { parse } from 'yaml';
 import type { Fields } from '../dialects/dialect.js';
 import { dialects } from '../dialects/registry.js';
 import { simulatorName, simulatorProvider } from '../simulator/simulator-dialect.js';
+import type { UpstreamLimits } from '../upstreams/limits.js';
 import { Catalogue, type Offer, type Provider, type ReasoningOverride, type Route } from './catalogue.js';
 import { Checked } from './checked.js';
 import { type CatalogueModel, efforts, type Level, type ModelPrices, priceKinds } from './model.js';
@@ -34,6 +35,7 @@ const simulatorRoute = (id: string): Route => ({
   provider: simulatorProvider,
   vendorModel: id,
   weight: 1,
+  priority: 0,
   dialect: simulatorProvider.dialect,
 });
 
@@ -80,7 +82,7 @@ function parseYaml(file: string, text: string): unknown {
 }
 
 function readProvider(name: string, entry: Checked, config: Config): Provider {
-  const fields = entry.fields(['base_url', 'api_key_env', 'dialect']);
+  const fields = entry.fields(['base_url', 'api_key_env', 'dialect', 'limits', 'images']);
   const address = fields.get('base_url').text();
   const url = URL.canParse(address) ? new URL(address) : undefined;
   if (!url || !['http:', 'https:'].includes(url.protocol)) {
@@ -103,7 +105,34 @@ function readProvider(name: string, entry: Checked, config: Config): Provider {
     if (apiKey === null)
       throw fields.get('api_key_env').error(`the environment variable ${variable} is not set`);
   }
-  return { name, baseUrl: address.replace(/\/+$/, ''), apiKey, dialect };
+  return {
+    name,
+    baseUrl: address.replace(/\/+$/, ''),
+    apiKey,
+    dialect,
+    ...(fields.has('limits') ? { limits: readLimits(fields.get('limits')) } : {}),
+    ...(fields.has('images') ? { images: readImages(fields.get('images')) } : {}),
+  };
+}
+
+/** Seconds in the file, 0 for none. */
+function readLimits(entry: Checked): Partial<UpstreamLimits> {
+  const fields = entry.fields(['connect', 'first_byte', 'idle']);
+  const limits: Partial<UpstreamLimits> = {};
+  const names = { connect: 'connect', first_byte: 'firstByte', idle: 'idle' } as const;
+  for (const name of ['connect', 'first_byte', 'idle'] as const) {
+    if (!fields.has(name)) continue;
+    const seconds = fields.get(name).int(0);
+    if (seconds > 1_000_000) throw fields.get(name).error('must be at most 1000000 seconds; 0 is no limit');
+    limits[names[name]] = seconds * 1_000;
+  }
+  return limits;
+}
+
+function readImages(entry: Checked): 'links' | 'bytes' {
+  const word = entry.text();
+  if (word !== 'links' && word !== 'bytes') throw entry.error(`must be links or bytes, not "${word}"`);
+  return word;
 }
 
 const modelKeys = [
@@ -163,7 +192,7 @@ function readModel(
 }
 
 function readRoute(id: string, entry: Checked, providers: ReadonlyMap<string, Provider>): Route {
-  const fields = entry.fields(['provider', 'model', 'weight', 'reasoning']);
+  const fields = entry.fields(['provider', 'model', 'weight', 'priority', 'reasoning']);
   const name = fields.get('provider').text();
   const provider = providers.get(name);
   if (!provider) throw fields.get('provider').error(`there is no provider "${name}"`);
@@ -171,6 +200,7 @@ function readRoute(id: string, entry: Checked, providers: ReadonlyMap<string, Pr
     provider,
     vendorModel: fields.has('model') ? fields.get('model').text() : id,
     weight: fields.has('weight') ? fields.get('weight').int(1) : 1,
+    priority: fields.has('priority') ? fields.get('priority').int(0) : 0,
     dialect: provider.dialect,
     ...(fields.has('reasoning') ? { reasoning: readReasoning(fields.get('reasoning')) } : {}),
   };

@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import type { InferenceIdentity, Nano } from '@nebo/contracts';
+import { checkPictures } from '../images/picture.js';
 import { PriceBook } from '../money/price-book.js';
-import { Settlements } from '../money/settlements.js';
+import { MoneyRefused, refusalAnswer } from '../money/refusals.js';
+import { type Reserved, Settlements } from '../money/settlements.js';
 import { type Tariff, worstCase } from './cost.js';
 import { inputBound } from './input-bound.js';
 import type { Order } from './order.js';
@@ -21,6 +23,8 @@ export interface Admitted {
   /** Upper bound of the input, tokens. */
   inputBound: number;
   held: Nano;
+  /** Ends with the request: `Completions.run` must follow. */
+  reserved: Reserved;
   startedAt: Date;
 }
 
@@ -33,9 +37,18 @@ export class Admission {
     private readonly memory: ReasoningMemory,
   ) {}
 
-  /** @throws ApiError 402 when the worst case cannot be covered, 503 when price or balance cannot be read */
-  async admit(asked: Order, caller: InferenceIdentity, requestId: string): Promise<Admitted> {
+  /**
+   * @param gone aborts when the client has left: a request that waits for money is dropped then
+   * @throws ApiError 402 when the worst case cannot be covered, 503 when price or balance cannot be read
+   */
+  async admit(
+    asked: Order,
+    caller: InferenceIdentity,
+    requestId: string,
+    gone?: AbortSignal,
+  ): Promise<Admitted> {
     const startedAt = new Date();
+    checkPictures(asked.messages);
     // What is put back is sent to the vendor, so it is part of the worst case.
     const order = this.memory.restore(asked, caller.account_id);
     const { model } = order.offer;
@@ -44,12 +57,18 @@ export class Admission {
     // A price of nothing still asks whether the account may use inference at all.
     const held = worstCase(bound, order.ceiling, tariff) || 1n;
     const operationId = randomUUID();
-    await this.settlements.reserve(operationId, {
+    const terms = {
+      operationId,
       account: caller.account_id,
       key: caller.key_id,
+      isLimited: caller.monthly_limit !== null,
       amount: held,
       description: `inference ${model.id}`,
       prices: tariff.refs,
+    };
+    const reserved = await this.settlements.reserve(terms, gone).catch((error: unknown) => {
+      if (!(error instanceof MoneyRefused)) throw error;
+      throw refusalAnswer(error, { amount: held, inputBound: bound, ceiling: order.ceiling, tariff });
     });
     return {
       order,
@@ -60,6 +79,7 @@ export class Admission {
       tariff,
       inputBound: bound,
       held,
+      reserved,
       startedAt,
     };
   }

@@ -1,7 +1,11 @@
+import type { Route } from '../catalogue/catalogue.js';
 import { readCounters } from '../dialects/counters.js';
-import type { Counters, Dialect, Finish } from '../dialects/dialect.js';
-import type { Json } from '../upstreams/event-stream.js';
+import type { Counters, Finish } from '../dialects/dialect.js';
+import { maskWords } from '../upstreams/refusal.js';
+import { type Json, type UpstreamEvent } from '../upstreams/upstream-event.js';
 import { UpstreamError } from '../upstreams/upstream.js';
+import { plainText } from './plain-text.js';
+import { ThinkTags } from './think-tags.js';
 import { ToolCallReader, type ToolCallPiece } from './tool-call-reader.js';
 
 /** A piece of an answer, free of the vendor's habits. */
@@ -11,6 +15,11 @@ export interface Piece {
   toolCalls?: ToolCallPiece[];
   /** As the vendor gives it, where the client asked for it. */
   logprobs?: unknown;
+  /**
+   * JSON text of the whole choice as the vendor wrote it. Only where it is exactly `{"index":0,"delta":{"content":…},
+   * "finish_reason":null}`, so that the chat format may send it on instead of writing it anew.
+   */
+  choice?: string;
 }
 
 const finishes: Readonly<Record<string, Finish>> = {
@@ -22,33 +31,47 @@ const finishes: Readonly<Record<string, Finish>> = {
   content_filter: 'content_filter',
 };
 
-/** Reads the chunks of one answer: pieces go on, the finish reason and the counters stay until the end. */
+/** What of a route says how its answers are read. */
+export type AnswerSource = Pick<Route, 'dialect' | 'provider'>;
+
+/** Reads the events of one answer: pieces go on, the finish reason and the counters stay until the end. */
 export class AnswerReader {
   finish: Finish | null = null;
   /** The newest counters. Growing ones replace each other; they are never summed. */
   counters: Counters | null = null;
   private readonly calls = new ToolCallReader();
   private readonly reasoning: string[] = [];
+  /** Reasoning that a host may leave inside the text; null: no such habit, or the text is past it. */
+  private tags: ThinkTags | null;
 
   /** @param hideReasoning the client switched reasoning off, whatever the vendor made of it */
   constructor(
-    private readonly dialect: Dialect,
+    private readonly source: AnswerSource,
     private readonly hideReasoning: boolean,
-  ) {}
+  ) {
+    this.tags = source.dialect.thinkTags ? new ThinkTags() : null;
+  }
 
-  /** @throws UpstreamError when the chunk is an error instead of a piece of the answer */
-  read(chunk: Json): Piece | null {
-    checkChunk(chunk, this.dialect);
+  /** @throws UpstreamError when the event is an error, or nothing sensible, instead of a piece of the answer */
+  read(event: UpstreamEvent): Piece | null {
+    // Most events of most answers are a piece of text and nothing else: those are never parsed.
+    const plain = this.tags ? null : plainText(event.data);
+    return plain ?? this.readParsed(event.json());
+  }
+
+  private readParsed(chunk: Json): Piece | null {
+    checkChunk(chunk, this.source);
     this.counters = readCounters(chunk) ?? this.counters;
     const choices = chunk['choices'];
     const choice = Array.isArray(choices)
-      ? (choices as Json[]).find((one) => (one['index'] ?? 0) === 0)
+      ? (choices as (Json | null)[]).find((one) => one && (one['index'] ?? 0) === 0)
       : undefined;
     if (!choice) return null;
-    const piece = this.pieceOf((choice['delta'] ?? {}) as Json);
-    if (choice['logprobs'] != null && piece) piece.logprobs = choice['logprobs'];
     const reason = choice['finish_reason'];
-    if (typeof reason === 'string' && reason !== '') this.finish = this.finishOf(reason);
+    const isLast = typeof reason === 'string' && reason !== '';
+    const piece = this.pieceOf((choice['delta'] ?? {}) as Json, isLast);
+    if (choice['logprobs'] != null && piece) piece.logprobs = choice['logprobs'];
+    if (isLast) this.finish = this.finishOf(reason);
     return piece;
   }
 
@@ -62,12 +85,24 @@ export class AnswerReader {
     return this.reasoning.join('');
   }
 
-  private pieceOf(delta: Json): Piece | null {
+  private pieceOf(delta: Json, isLast: boolean): Piece | null {
     const piece: Piece = {};
-    if (isText(delta['content'])) piece.content = delta['content'];
     // `reasoning` is what some servers call it.
-    const reasoning = delta['reasoning_content'] ?? delta['reasoning'];
-    if (isText(reasoning)) {
+    let reasoning = textOf(delta['reasoning_content']) || textOf(delta['reasoning']);
+    reasoning ||= reasoningDetails(delta['reasoning_details']);
+    let content = textOf(delta['content']);
+    if (this.tags) {
+      // Reasoning in its own field: this host does split, and a tag in the text is the model's own words.
+      if (reasoning !== '') this.tags = null;
+      else {
+        const split = this.tags.feed(content, isLast || Array.isArray(delta['tool_calls']));
+        content = split.content;
+        reasoning = split.reasoning;
+        if (split.isOver) this.tags = null;
+      }
+    }
+    if (content !== '') piece.content = content;
+    if (reasoning !== '') {
       this.reasoning.push(reasoning);
       if (!this.hideReasoning) piece.reasoning = reasoning;
     }
@@ -79,36 +114,42 @@ export class AnswerReader {
   }
 
   private finishOf(reason: string): Finish {
-    const finish = this.dialect.finish?.[reason] ?? finishes[reason] ?? 'stop';
+    const finish = this.source.dialect.finish?.[reason] ?? finishes[reason] ?? 'stop';
     if (finish === 'broken') throw new UpstreamError('broken', `the vendor gave up: ${reason}`);
     // Agents run the calls of an answer only when the reason says so.
     return finish === 'stop' && this.calls.seen ? 'tool_calls' : finish;
   }
 }
 
-const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+/** Reasoning as a list of parts with `text`, which some hosts send instead of the field. */
+function reasoningDetails(value: unknown): string {
+  if (!Array.isArray(value)) return '';
+  return (value as (Json | null)[]).map((part) => textOf(part?.['text'])).join('');
+}
 
 /** @throws UpstreamError when a chunk is the vendor's error, inside an answer that began with 200 */
-export function checkChunk(chunk: Json, dialect: Dialect): void {
+export function checkChunk(chunk: Json, { dialect, provider }: AnswerSource): void {
   const failure = dialect.failure?.(chunk);
   if (failure) {
     throw new UpstreamError('refused', `an error inside a successful answer: ${failure.message}`, {
       status: failure.status,
-      publicMessage: failure.message.slice(0, 500),
+      publicMessage: maskWords(failure.message, provider),
     });
   }
   const error = chunk['error'];
   if (error === undefined || error === null) return;
   const { code, status, message } = (typeof error === 'object' ? error : { message: error }) as Json;
-  const number = [status, code].find(
-    (value): value is number => typeof value === 'number' && value >= 400 && value < 600,
-  );
+  const number = [status, code]
+    .map(Number)
+    .find((value) => Number.isInteger(value) && value >= 400 && value < 600);
   throw new UpstreamError(
     'refused',
     `an error inside a successful answer: ${JSON.stringify(error).slice(0, 500)}`,
     {
       status: number ?? 502,
-      ...(typeof message === 'string' ? { publicMessage: message.slice(0, 500) } : {}),
+      ...(typeof message === 'string' ? { publicMessage: maskWords(message, provider) } : {}),
     },
   );
 }

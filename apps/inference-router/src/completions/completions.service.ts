@@ -4,10 +4,11 @@ import { ApiError, RUNTIME, type Runtime, unavailable } from '@nebo/service-kit'
 import type { Counters, Finish } from '../dialects/dialect.js';
 import { Settlements } from '../money/settlements.js';
 import { type Outcome, RequestLog } from '../requests/request-log.js';
+import type { UpstreamEvent } from '../upstreams/upstream-event.js';
 import { UpstreamError } from '../upstreams/upstream.js';
 import { Upstreams } from '../upstreams/upstreams.js';
 import type { Admitted } from './admission.js';
-import { AnswerReader, checkChunk, type Piece } from './answer-reader.js';
+import { AnswerReader, type Piece } from './answer-reader.js';
 import { costOf } from './cost.js';
 import { ReasoningMemory } from './reasoning-memory.js';
 import { upstreamAnswer } from './upstream-answers.js';
@@ -41,6 +42,8 @@ interface Run {
   route: string | null;
   firstByteAt: Date | null;
   isDraining: boolean;
+  /** Pieces that came: at least so many tokens of output. */
+  pieces: number;
 }
 
 /** Carries out admitted orders: upstream, pieces, counters, settlement, log. The same for every format. */
@@ -81,6 +84,7 @@ export class Completions implements OnModuleDestroy {
       route: null,
       firstByteAt: null,
       isDraining: false,
+      pieces: 0,
     };
     const work = this.runToEnd(run, sink, gone).finally(() => this.running.delete(run));
     this.running.set(run, work);
@@ -109,23 +113,22 @@ export class Completions implements OnModuleDestroy {
 
   private async read(run: Run, sink: Sink, gone: AbortSignal): Promise<AnswerReader> {
     const { order } = run.admitted;
-    const answer = await this.upstreams.open(order, run.upstream.signal, (chunk, route) =>
-      checkChunk(chunk, route.dialect),
-    );
+    const answer = await this.upstreams.open(order, run.upstream.signal);
     run.route = answer.route.provider.name;
     run.firstByteAt = new Date();
-    const reader = new AnswerReader(answer.route.dialect, order.effort === 'none');
+    const reader = new AnswerReader(answer.route, order.effort === 'none');
     run.reader = reader;
-    const take = async (chunks: Iterable<Readonly<Record<string, unknown>>>) => {
+    const take = async (events: readonly UpstreamEvent[]) => {
       const pieces: Piece[] = [];
-      for (const chunk of chunks) {
-        const piece = reader.read(chunk);
+      for (const event of events) {
+        const piece = reader.read(event);
         if (piece) pieces.push(piece);
       }
+      run.pieces += pieces.length;
       if (pieces.length > 0 && !gone.aborted) await sink.pieces(pieces);
     };
     await take(answer.first);
-    for await (const chunks of answer.rest) await take(chunks);
+    for await (const events of answer.rest) await take(events);
     run.upstream.signal.throwIfAborted();
     // An end without a finish reason is a cut that looks clean.
     if (!reader.finish) throw new UpstreamError('broken', 'the answer ended without a finish reason');
@@ -135,7 +138,7 @@ export class Completions implements OnModuleDestroy {
   /** Counters become a charge; an answer without them is free (spec 8.5). */
   private async settle(run: Run, reader: Pick<AnswerReader, 'finish' | 'counters'>): Promise<Completed> {
     const { admitted } = run;
-    const { order, operationId, account, tariff, held } = admitted;
+    const { order, operationId, reserved, tariff, held } = admitted;
     const { counters } = reader;
     const finish = reader.finish ?? 'stop';
     const exact = counters ? costOf(counters, order.ceiling, tariff) : 0n;
@@ -159,10 +162,10 @@ export class Completions implements OnModuleDestroy {
           { model: order.offer.model.id, upstream: run.route, operation_id: operationId },
           'an answer without counters is free',
         );
-      await this.settlements.giveBack(operationId, account);
+      this.settlements.giveBack(reserved);
       return { finish, counters, cost: 0n };
     }
-    await this.settlements.capture(operationId, account, cost, {
+    await this.settlements.capture(reserved, cost, {
       kind: 'inference',
       key_id: admitted.key,
       model: order.offer.model.id,
@@ -187,7 +190,6 @@ export class Completions implements OnModuleDestroy {
 
   /** Ends a run that has no complete answer; returns what is thrown. */
   private async failed(run: Run, error: unknown, isGone: boolean): Promise<Error> {
-    const { operationId, account } = run.admitted;
     run.upstream.abort(error);
     const counters = run.reader?.counters;
     if (isGone && !run.isDraining && counters) {
@@ -196,7 +198,7 @@ export class Completions implements OnModuleDestroy {
       this.note(run, 'aborted', 499, completed);
       return new ClientGone();
     }
-    await this.settlements.giveBack(operationId, account);
+    this.settlements.giveBack(run.admitted.reserved);
     if (isGone) {
       this.note(run, run.isDraining ? 'broken' : 'aborted', 499, null);
       return new ClientGone();
@@ -228,6 +230,7 @@ export class Completions implements OnModuleDestroy {
       counters: completed?.counters ?? null,
       priceVersion: tariff.version,
       cost: completed?.cost ?? 0n,
+      forgone: outcome === 'aborted' && !completed?.cost ? forgoneBy(run) : 0n,
       startedAt: admitted.startedAt,
       firstByteAt: run.firstByteAt,
       endedAt: new Date(),
@@ -238,6 +241,16 @@ export class Completions implements OnModuleDestroy {
     if (reader.finish === 'tool_calls')
       this.memory.remember(account, reader.callIds(), reader.reasoningText());
   }
+}
+
+/**
+ * About what a client that left before the counters took for free: never billed, only weighed against what its key spends
+ * (RequestLog.isInDrainMode). Nothing when the model had not begun to answer.
+ */
+function forgoneBy({ admitted, firstByteAt, pieces }: Run): Nano {
+  if (!firstByteAt) return 0n;
+  const counters = { input: admitted.inputBound, cached: 0, output: pieces, reasoning: 0 };
+  return costOf(counters, admitted.order.ceiling, admitted.tariff);
 }
 
 const toApiError = (error: unknown): ApiError =>

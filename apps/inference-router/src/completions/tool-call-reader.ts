@@ -1,4 +1,4 @@
-import type { Json } from '../upstreams/event-stream.js';
+import type { Json } from '../upstreams/upstream-event.js';
 
 /** A piece of one tool call: id, type and name come once, then pieces of the arguments. */
 export interface ToolCallPiece {
@@ -45,19 +45,13 @@ export class ToolCallReader {
         ? JSON.stringify(told['arguments'])
         : text(told['arguments']);
     const call = this.callOf(delta['index'], position, id, name);
-    const piece: ToolCallPiece = { index: call.index, function: {} };
     if (!call.named && name) {
       call.named = true;
       // A call without an id could not be answered.
       call.id ||= `call_${call.index}`;
-      Object.assign(piece, { id: call.id, type: 'function' });
-      piece.function = { name, arguments: args };
-    } else if (args) {
-      piece.function.arguments = args;
-    } else {
-      return [];
+      return [{ index: call.index, id: call.id, type: 'function', function: { name, arguments: args } }];
     }
-    return [piece];
+    return args ? [{ index: call.index, function: { arguments: args } }] : [];
   }
 
   private callOf(given: unknown, position: number, id: string, name: string): Call {

@@ -15,6 +15,14 @@ export function upstreamAnswer(error: UpstreamError): ApiError {
       cause: error,
     });
   }
+  if (error.trouble === 'closed') {
+    return new ApiError(
+      503,
+      'upstreams_unavailable',
+      'the model has failed repeatedly and is left alone for a moment; nothing was charged, try again',
+      { cause: error, headers: { 'retry-after': String(error.retryAfter ?? 1) } },
+    );
+  }
   if (error.trouble === 'refused' && [429, 503, 529].includes(error.status ?? 0)) {
     return new ApiError(503, 'upstream_busy', 'the model is busy; nothing was charged, try again', {
       cause: error,

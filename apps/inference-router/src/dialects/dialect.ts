@@ -36,8 +36,20 @@ export interface Dialect {
   renames?: Readonly<Record<string, string>>;
   /** `auto`: any other choice is refused by the vendor; `none`: the field itself is. */
   toolChoice?: 'any' | 'auto' | 'none';
-  /** The vendor refuses histories whose assistant tool calls lack their reasoning; the text is the placeholder it takes. */
-  reasoningBack?: { placeholder: string };
+  /**
+   * Where a system message may stand. `first`: at the very beginning and only one, since the models' chat templates know
+   * no other; those at the beginning become one, later ones text of the user. Absent: anywhere.
+   */
+  system?: 'first';
+  /** `bytes`: the vendor fetches no links to pictures. Absent: it does. The operator's file may say otherwise. */
+  images?: 'bytes';
+  /** A host of this dialect may leave the reasoning inside the text, as `<think>` at its beginning. */
+  thinkTags?: boolean;
+  /**
+   * The vendor refuses histories whose assistant tool calls lack their reasoning; the text is the placeholder it takes.
+   * `always`: also when reasoning is switched off, since the switch may have no effect there.
+   */
+  reasoningBack?: { placeholder: string; always?: boolean };
   /** Finish reasons beside the common ones; `broken`: the vendor gave up. */
   finish?: Readonly<Record<string, Finish | 'broken'>>;
   /** An error that the vendor sends with HTTP 200; null: none. */

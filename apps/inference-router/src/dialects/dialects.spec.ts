@@ -28,6 +28,7 @@ function request(
     provider: { name: 'p', baseUrl: 'http://x', apiKey: null, dialect },
     vendorModel: 'v',
     weight: 1,
+    priority: 0,
     dialect,
     ...(reasoning ? { reasoning } : {}),
   };

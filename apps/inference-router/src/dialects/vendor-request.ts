@@ -2,6 +2,7 @@ import type { Order, OrderMessage } from '../completions/order.js';
 import type { Level } from '../catalogue/model.js';
 import type { Route } from '../catalogue/catalogue.js';
 import type { Fields } from './dialect.js';
+import { vendorMessages } from './vendor-messages.js';
 
 /** The body for a vendor, always streamed and with counters (inference-wire.md, 1.7 and 1.8). */
 export function vendorRequest(order: Order, route: Route): Record<string, unknown> {
@@ -13,7 +14,7 @@ export function vendorRequest(order: Order, route: Route): Record<string, unknow
   const { fields, messages } = withReasoning(order, route);
   return {
     model: route.vendorModel,
-    messages,
+    messages: vendorMessages(messages, dialect),
     ...settings,
     ...toolFields(order, route),
     [dialect.ceilingField]: order.ceiling,
@@ -39,16 +40,18 @@ function toolFields(order: Order, { dialect }: Route): Fields {
 function withReasoning(order: Order, route: Route): { fields: Fields; messages: readonly OrderMessage[] } {
   const { messages } = order;
   const { reasoning: rules } = order.offer.model;
-  const placeholder = route.dialect.reasoningBack?.placeholder;
-  if (order.effort === 'none' || !rules || placeholder === undefined || !messages.some(lacksReasoning)) {
+  const back = route.dialect.reasoningBack;
+  const isOff = order.effort === 'none';
+  if (!rules || !back || (isOff && !back.always) || !messages.some(lacksReasoning)) {
     return { fields: reasoningFields(order, route), messages };
   }
   // The vendor answers 400 to tool turns without their reasoning: it does without for this one request, or is told of none.
-  if (rules.off) return { fields: switches(route).off ?? {}, messages };
+  const fields = rules.off ? (switches(route).off ?? {}) : reasoningFields(order, route);
+  if (rules.off && !back.always) return { fields, messages };
   const filled = messages.map((message) =>
-    lacksReasoning(message) ? { ...message, reasoning_content: placeholder } : message,
+    lacksReasoning(message) ? { ...message, reasoning_content: back.placeholder } : message,
   );
-  return { fields: reasoningFields(order, route), messages: filled };
+  return { fields, messages: filled };
 }
 
 const lacksReasoning = (message: OrderMessage): boolean =>
@@ -59,10 +62,12 @@ const switches = ({ dialect, reasoning }: Route) => ({
   on: reasoning?.on ?? dialect.reasoning.on,
 });
 
-function reasoningFields({ offer, effort, ceiling }: Order, route: Route): Fields {
+function reasoningFields({ offer, effort: asked, ceiling }: Order, route: Route): Fields {
   const { off, on } = switches(route);
   const { model } = offer;
   if (!model.reasoning) return model.alwaysOff ? (off ?? {}) : {};
+  // Where it cannot be switched off, formats whose clients cannot live with a refusal mean the shortest mode (7.1).
+  const effort = asked === 'none' && !model.reasoning.off ? 'minimal' : asked;
   if (effort === 'none') return off ?? {};
   if (effort !== undefined) return { ...on, ...levelFields(effort, ceiling, model.reasoning.levels, route) };
   if (model.reasoning.default === undefined) return {};

@@ -9,6 +9,8 @@ import type { Order } from '../completions/order.js';
 export interface Format {
   /** Path of its requests; errors have the shape of it. */
   path: string;
+  /** A header in which clients of this format look for the request's id, beside `x-request-id`. */
+  requestIdHeader?: string;
   /**
    * Reads a request's body in the order that the spec's refusals have.
    * @param body parsed JSON, whatever it is

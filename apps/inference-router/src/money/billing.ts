@@ -1,41 +1,46 @@
 import { Injectable } from '@nestjs/common';
 import type {
-  CaptureRequest,
   PriceInfo,
   PricesSetRequest,
-  Reservation,
-  ReserveRequest,
-  VoidRequest,
+  SliceOpenAnswer,
+  SliceOpenRequest,
+  SliceRenewAnswer,
+  SliceRenewRequest,
+  SliceReturnAnswer,
+  SliceReturnRequest,
+  SliceSettleAnswer,
+  SliceSettleRequest,
+  SliceTakeAnswer,
+  SliceTakeRequest,
 } from '@nebo/contracts';
 import { Peers } from '@nebo/service-kit';
 
 const service = 'identity-billing';
 
-/** The operations of identity-billing that a request needs (docs: libs/contracts/src/internal/money.ts). */
+/** The operations of identity-billing that this service needs (docs: libs/contracts/src/internal/slices.ts, money.ts). */
 @Injectable()
 export class Billing {
   constructor(private readonly peers: Peers) {}
 
-  reserve(request: ReserveRequest): Promise<Reservation> {
-    return this.peers.call(service, '/internal/v1/money/reserve', {
-      account: request.account_id,
-      body: request,
-    });
+  open(request: SliceOpenRequest): Promise<SliceOpenAnswer> {
+    return this.slices('open', null, request);
   }
 
-  capture(request: CaptureRequest): Promise<Reservation> {
-    return this.peers.call(service, '/internal/v1/money/capture', {
-      account: request.account_id,
-      body: request,
-    });
+  take(request: SliceTakeRequest): Promise<SliceTakeAnswer> {
+    return this.slices('take', request.account_id, request);
   }
 
-  /** `void` in the contract. */
-  giveBack(request: VoidRequest): Promise<Reservation> {
-    return this.peers.call(service, '/internal/v1/money/void', {
-      account: request.account_id,
-      body: request,
-    });
+  renew(request: SliceRenewRequest): Promise<SliceRenewAnswer> {
+    return this.slices('renew', null, request);
+  }
+
+  /** `return` in the contract. */
+  giveBack(request: SliceReturnRequest): Promise<SliceReturnAnswer> {
+    return this.slices('return', null, request);
+  }
+
+  settle(request: SliceSettleRequest): Promise<SliceSettleAnswer> {
+    return this.slices('settle', null, request);
   }
 
   /** Present prices of all models. */
@@ -50,5 +55,9 @@ export class Billing {
 
   setPrices(request: PricesSetRequest): Promise<unknown> {
     return this.peers.call(service, '/internal/v1/prices', { method: 'PUT', account: null, body: request });
+  }
+
+  private slices<T>(name: string, account: string | null, body: unknown): Promise<T> {
+    return this.peers.call(service, `/internal/v1/slices/${name}`, { account, body });
   }
 }

@@ -1,9 +1,11 @@
 import { Inject, Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { ApiError, billingUnavailable, HealthRegistry, RUNTIME, type Runtime } from '@nebo/service-kit';
+import type { Subscription } from '@nebo/bus';
 import type { PriceInfo } from '@nebo/contracts';
 import { Catalogue } from '../catalogue/catalogue.js';
 import { type ModelPrices, priceId, priceKinds } from '../catalogue/model.js';
 import type { Tariff } from '../completions/cost.js';
+import { hears } from '../events.js';
 import { Billing } from './billing.js';
 
 /** A price may be used for this long after it was read; milliseconds. */
@@ -23,12 +25,13 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
   private published = false;
   private running: Promise<void> | undefined;
   private retry: NodeJS.Timeout | undefined;
+  private subscription: Subscription | undefined;
   private stopped = false;
 
   constructor(
     private readonly billing: Billing,
     private readonly catalogue: Catalogue,
-    @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'log'>,
+    @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'bus' | 'log'>,
     health: HealthRegistry,
   ) {
     // Answers need prices, but the catalogue and /healthz do not: shown, not required.
@@ -40,13 +43,15 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
   }
 
   /** Reads prices in the background until identity-billing answers; it may start later than this service. */
-  onApplicationBootstrap(): void {
+  async onApplicationBootstrap(): Promise<void> {
     this.tryUntilRead(250);
+    this.subscription = await this.runtime.bus.subscribeAll(hears.priceChanged.subject, () => this.reread());
   }
 
-  onModuleDestroy(): void {
+  async onModuleDestroy(): Promise<void> {
     this.stopped = true;
     clearTimeout(this.retry);
+    await this.subscription?.close();
   }
 
   /**
@@ -60,7 +65,7 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
         throw billingUnavailable(cause);
       });
     } else if (age > refreshAfter) {
-      this.read().catch((err: unknown) => this.runtime.log.warn({ err }, 'prices could not be read anew'));
+      this.reread();
     }
     const tariff = this.tariffs.get(model);
     if (!tariff) {
@@ -68,6 +73,14 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
       throw new ApiError(503, 'tariff_unavailable', words, { headers: { 'retry-after': '5' } });
     }
     return tariff;
+  }
+
+  /** Reads once more; what is being read may have been asked for before the change. */
+  private reread(): void {
+    const before = this.running?.catch(() => undefined) ?? Promise.resolve();
+    before
+      .then(() => this.read())
+      .catch((err: unknown) => this.runtime.log.warn({ err }, 'prices could not be read anew'));
   }
 
   private isFresh(): boolean {
@@ -106,7 +119,7 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
   private toPublish(present: readonly PriceInfo[]): { id: string; amount: string; unit: string }[] {
     const known = new Map(present.map((price) => [price.id, price.amount]));
     const wanted: { id: string; amount: string; unit: string }[] = [];
-    for (const { model } of this.catalogue.offers) {
+    for (const { model } of this.catalogue.all) {
       const own: Partial<ModelPrices> = this.catalogue.priceOverrides.get(model.id) ?? {};
       for (const kind of priceKinds) {
         const id = priceId(model.id, kind);
@@ -122,7 +135,7 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
 function tariffsOf(prices: readonly PriceInfo[], catalogue: Catalogue): Map<string, Tariff> {
   const byId = new Map(prices.map((price) => [price.id, price]));
   const tariffs = new Map<string, Tariff>();
-  for (const { model } of catalogue.offers) {
+  for (const { model } of catalogue.all) {
     const found = priceKinds.map((kind) => byId.get(priceId(model.id, kind)));
     const [input, cacheRead, output] = found;
     if (!input || !cacheRead || !output) continue;

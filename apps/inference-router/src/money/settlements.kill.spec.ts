@@ -1,116 +1,81 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { identityHeader, IdentitySigner } from '@nebo/contracts';
-import { MasterKey } from '@nebo/service-kit';
 import { sharedPostgres } from '@nebo/test-kit';
-import {
-  account,
-  caller,
-  type Ground,
-  hangInTheMiddle,
-  plenty,
-  startGround,
-  testConfig,
-  until,
-} from '../../test/harness.js';
+import { account, type Ground, plenty, startGround, until } from '../../test/harness.js';
+import { RouterProcess } from '../../test/router-process.js';
 
-const messages = [{ role: 'user', content: 'hi' }];
+/** Kills: 3, or a twentieth of NEBO_PROOF when that is more (`npm run proof -- inference`). */
+const rounds = Math.max(3, Math.floor(Number(process.env['NEBO_PROOF'] || 0) / 20));
+const clients = 16;
 const usage = { prompt_tokens: 10, completion_tokens: 5 };
 const cost = 10n * 60_000n + 5n * 240_000n;
 
 describe('a router that is killed', () => {
-  const home = mkdtempSync(join(tmpdir(), 'nebo-killed-'));
   let ground: Ground;
-  let child: ChildProcess | undefined;
+  let router: RouterProcess;
+  beforeAll(async () => {
+    ground = await startGround();
+    router = new RouterProcess(ground);
+  });
   afterAll(async () => {
-    child?.kill('SIGKILL');
+    await router?.dispose();
     await ground?.billing.stop();
     await ground?.upstream.stop();
-    rmSync(home, { recursive: true, force: true });
     await (await sharedPostgres()).stop();
   });
 
-  /** The service as a process of its own, from source. @returns its address */
-  async function start(port: number): Promise<string> {
-    const here = fileURLToPath(new URL('../../', import.meta.url));
-    child = spawn(
-      process.execPath,
-      [
-        '--conditions',
-        'nebo-src',
-        '--import',
-        join(here, '../../tools/test/run-ts.mjs'),
-        join(here, 'src/main.ts'),
-      ],
-      {
-        cwd: here,
-        stdio: ['ignore', 'ignore', 'pipe'],
-        env: {
-          PATH: process.env['PATH'],
-          NEBO_HOME: home,
-          DATABASE_URL: ground.databaseUrl,
-          NEBO_IDENTITY_BILLING_URL: ground.billing.url,
-          NEBO_INFERENCE_CONFIG: join(home, 'inference.yaml'),
-          TEST_VENDOR_KEY: 'x',
-          NEBO_INFERENCE_ROUTER_PORT: String(port),
-        },
-      },
-    );
-    let log = '';
-    child.stderr!.on('data', (data: Buffer) => (log += data.toString()));
-    const ready = /"port":(\d+)/;
-    await until(
-      () => {
-        if (child!.exitCode !== null) throw new Error(log);
-        return ready.test(log);
-      },
-      `the child is ready: ${log}`,
-      25_000,
-    );
-    return `http://127.0.0.1:${ready.exec(log)![1]}`;
+  /** One client: asks again and again until nobody answers. Notes each answer whose last byte came. */
+  async function client(complete: Set<string>, isOver: () => boolean): Promise<void> {
+    while (!isOver()) {
+      try {
+        const isStream = Math.random() < 0.7;
+        const answer = await router.chat({ stream: isStream });
+        const text = await answer.text();
+        const isWhole = isStream ? text.endsWith('data: [DONE]\n\n') : text.endsWith('}');
+        if (answer.status === 200 && isWhole) complete.add(answer.headers.get('x-nebo-ledger-id')!);
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    }
   }
-  const kill = async () => {
-    child!.kill('SIGKILL');
-    await once(child!, 'exit');
-  };
-  const ask = (url: string, body: Record<string, unknown> = {}) => {
-    const signer = new IdentitySigner(MasterKey.fromFile(join(home, 'master.key')).derive('identity'));
-    return fetch(`${url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', [identityHeader]: signer.sign(caller) },
-      body: JSON.stringify({ model: 'glm-5.3', messages, ...body }),
-    });
-  };
 
-  it('loses no settlement, charges nothing twice and leaves no hold behind', async () => {
-    ground = await startGround();
-    writeFileSync(join(home, 'inference.yaml'), testConfig.replaceAll('{url}', ground.upstream.url));
-    ground.upstream.script(() => ({ usage }));
-    const url = await start(0);
-    expect((await ask(url)).status).toBe(200);
-    // Killed between the answer and the capture, which never got through; and in the middle of another answer.
-    ground.billing.away = /capture|void/;
-    expect((await ask(url)).status).toBe(200);
-    ground.upstream.next({ handle: hangInTheMiddle });
-    const running = await ask(url, { stream: true });
-    const rest = running.text().catch(() => 'cut');
-    expect(ground.billing.inState('held')).toHaveLength(2);
-    await kill();
-    expect(await rest).not.toContain('[DONE]');
-    ground.billing.away = null;
-    await start(0);
-    await until(
-      () => ground.billing.inState('captured').length === 2,
-      'the settlement is delivered by the next process',
-      20_000,
-    );
-    // The cut answer's hold comes back when the lease of the dead process ends.
-    await until(() => ground.billing.inState('held').length === 0, 'nothing is held', 45_000);
-    expect(ground.billing.inState('void')).toHaveLength(1);
-    expect(ground.billing.available(account)).toBe(plenty - 2n * cost);
-  }, 120_000);
+  it(`loses no answer whose last byte came, charges none twice, leaves nothing leased: ${rounds} kills`, async () => {
+    ground.upstream.script(() => ({
+      chunks: ['a', 'b', 'c'],
+      usage,
+      chunkDelay: Math.floor(Math.random() * 8),
+    }));
+    const { billing } = ground;
+    const complete = new Set<string>();
+    await router.start();
+    for (let round = 0; round < rounds; round += 1) {
+      await until(() => router.isReady(), 'ready', 30_000);
+      // Whatever a former life had was freed by the opening of this one.
+      expect(billing.slices.leased(account)).toBe(0n);
+      const before = complete.size;
+      let over = false;
+      const load = Array.from({ length: clients }, () => client(complete, () => over));
+      await until(() => complete.size > before + clients, 'answers come', 30_000);
+      // In some rounds nothing reaches the ledger before the kill, or only the answers are lost.
+      if (round % 3 === 1) billing.away = /settle/;
+      if (round % 3 === 2) billing.mute = /settle/;
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 500));
+      await router.end('SIGKILL');
+      over = true;
+      await Promise.all(load);
+      billing.away = billing.mute = null;
+      await router.start();
+    }
+    await until(() => router.isReady(), 'ready', 30_000);
+    const missing = [...complete].filter((id) => billing.times(id) === 0);
+    expect(missing).toEqual([]);
+    expect(complete.size).toBeGreaterThan(rounds * clients);
+    for (const { settlement } of billing.slices.ledger.values()) expect(BigInt(settlement.amount)).toBe(cost);
+    expect(billing.available(account)).toBe(plenty - BigInt(billing.slices.ledger.size) * cost);
+    expect(billing.slices.leased(account)).toBe(0n);
+    expect(billing.slices.violations).toEqual([]);
+    expect(billing.slices.lost).toBe(0n);
+    // It still works, and SIGTERM leaves nothing behind either.
+    expect((await router.chat({})).status).toBe(200);
+    expect(await router.end('SIGTERM')).toBe(0);
+    expect(billing.slices.leased(account)).toBe(0n);
+  }, 1_200_000);
 });

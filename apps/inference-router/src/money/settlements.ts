@@ -1,245 +1,246 @@
-import { randomUUID } from 'node:crypto';
 import {
+  type BeforeApplicationShutdown,
   Inject,
   Injectable,
-  type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
-import type { Nano, PriceRef, UsageFacts } from '@nebo/contracts';
-import { ApiError, billingUnavailable, RUNTIME, type Runtime } from '@nebo/service-kit';
+import {
+  type Nano,
+  type PriceRef,
+  type SliceRecall,
+  type SliceSettlement,
+  sliceRecall,
+  type UsageFacts,
+} from '@nebo/contracts';
+import type { Subscription } from '@nebo/bus';
+import { billingUnavailable, HealthRegistry, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Billing } from './billing.js';
-import { type DueSettlement, SettlementTable } from './settlement-table.js';
+import { Clock } from './clock.js';
+import { Delivery } from './delivery.js';
+import { FolderDisk, type LogDisk } from './log-disk.js';
+import { MoneyMetrics } from './money-metrics.js';
+import type { Hold } from './purse.js';
+import { Purses } from './purses.js';
+import { MoneyRefused } from './refusals.js';
+import { RouterFolder } from './router-folder.js';
+import { SettlementLog } from './settlement-log.js';
 
-/** Open requests of a process that has not said for so long that it lives are given up. Seconds. */
-const leaseSeconds = 30;
-/** How long a request that ends waits for identity-billing to take its settlement, before it goes on without. */
-const patience = 1_000;
-/** A settlement that a request delivers itself is left alone by workers for so long. Seconds. */
-const graceSeconds = 3;
-const claimSeconds = 15;
-const batch = 20;
+/** How long a stop waits for identity-billing to take what is left. Milliseconds. */
+const stopPatience = 2_000;
+const longestRetry = 2_000;
 
-/** What is held for a request. */
-export interface Hold {
+/** What a request holds money for. */
+export interface Terms {
+  /** Names the request in the ledger. */
+  operationId: string;
   account: string;
   key: string;
+  /** The key has a monthly limit. */
+  isLimited: boolean;
+  /** Worst case, 10⁻⁹ rubles. */
   amount: Nano;
   description: string;
   /** Versions of the prices that the amount was made from. */
   prices: readonly PriceRef[];
 }
 
+/** A request whose worst case is held; ends with `capture` or `giveBack`. */
+export interface Reserved {
+  readonly terms: Terms;
+  readonly hold: Hold;
+}
+
+/** Injection token of the disk that the settlement log is written to; tests bring one that fails. */
+export const LOG_DISK = Symbol('nebo:log-disk');
+
+/** The log's disk: the folder of this router. */
+export const logDisk = (folder: RouterFolder): LogDisk => new FolderDisk(folder.path);
+
 /**
- * Carries the end of each request to identity-billing exactly once: it is a row before it is a call, whoever finds the
- * row later may deliver it, and the operation id makes a repeat harmless. A process killed at any point leaves either an
- * open row (given back when its lease ends) or a decided one (delivered by the next worker).
+ * The money of requests, without a database or a call on their way: the worst case is held from a purse in memory, the
+ * charge is a line on this router's disk before the last byte, and reaches identity-billing within a moment, once. A
+ * process killed at any point leaves lines, which the next one delivers before it opens, and slices, which then come free.
  */
 @Injectable()
 export class Settlements implements OnApplicationBootstrap, BeforeApplicationShutdown {
-  /** Names this process in the rows of its requests. */
-  private readonly owner = randomUUID();
-  private readonly timers: NodeJS.Timeout[] = [];
-  private readonly work = new Set<Promise<unknown>>();
-  private isDelivering = false;
+  private readonly log: SettlementLog;
+  private readonly delivery: Delivery;
+  private opening: Promise<void> | undefined;
+  private isReplayed = false;
+  private retry: NodeJS.Timeout | undefined;
+  private recalls: Subscription | undefined;
+  private endFigures: (() => void) | undefined;
   private stopped = false;
 
   constructor(
-    private readonly table: SettlementTable,
+    private readonly folder: RouterFolder,
+    private readonly purses: Purses,
     private readonly billing: Billing,
-    @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'log' | 'config'>,
-  ) {}
-
-  onApplicationBootstrap(): void {
-    const every = (ms: number, what: string, run: () => Promise<unknown>) => {
-      const timer = setInterval(() => {
-        this.track(run().catch((err: unknown) => this.runtime.log.warn({ err }, `${what} failed`)));
-      }, ms);
-      this.timers.push(timer.unref());
-    };
-    every(1_000, 'delivery of settlements', () => this.deliverDue());
-    every((leaseSeconds * 1_000) / 3, 'renewal of leases', () => this.renew());
-    every(3_600_000, 'pruning of settlements', () => this.table.prune());
-    this.track(
-      this.renew()
-        .then(() => this.deliverDue())
-        .catch(() => undefined),
-    );
+    private readonly clock: Clock,
+    private readonly metrics: MoneyMetrics,
+    @Inject(LOG_DISK) disk: LogDisk,
+    @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'log' | 'bus' | 'figures'>,
+    health: HealthRegistry,
+  ) {
+    const { log } = runtime;
+    this.log = new SettlementLog(disk, log, metrics);
+    this.delivery = new Delivery(folder.routerId, billing, this.log, clock, log, metrics);
+    health.add('money', () => ({ ok: purses.isOpen, required: true, detail: this.detail() }));
+    health.add('settlement log', () => ({
+      ok: this.log.failure === null,
+      required: false,
+      detail: this.log.failure?.message ?? `${this.delivery.waiting} settlements to be delivered`,
+    }));
   }
 
+  async onApplicationBootstrap(): Promise<void> {
+    this.recalls = await this.runtime.bus.subscribeAll(sliceRecall.subject, (event) =>
+      this.purses.recall(event.data as SliceRecall),
+    );
+    this.endFigures = this.runtime.figures.beforeScrape(async () => this.showFigures());
+    this.openSoon(100);
+  }
+
+  /** Delivers what there is and gives all slices back; after a `kill -9` the next start does both. */
   async beforeApplicationShutdown(): Promise<void> {
     this.stopped = true;
-    this.timers.forEach(clearInterval);
-    await Promise.allSettled(this.work);
-  }
-
-  /**
-   * Holds the worst case of a request. An answer may take hours, so the hold lasts a day; it ends with the request.
-   * @throws ApiError 402 as identity-billing says it, 503 when it cannot be asked
-   */
-  async reserve(operationId: string, hold: Hold): Promise<void> {
-    const { account, key, amount, description, prices } = hold;
+    clearTimeout(this.retry);
+    await this.opening?.catch(() => undefined);
+    await this.recalls?.close();
+    this.endFigures?.();
     try {
-      await this.table.open(operationId, account, amount, this.owner, leaseSeconds);
-    } catch (cause) {
-      throw billingUnavailable(cause);
-    }
-    try {
-      await this.billing.reserve({
-        operation_id: operationId,
-        account_id: account,
-        kind: 'inference',
-        key_id: key,
-        amount: amount.toString(),
-        description,
-        prices: [...prices],
-        expires_in_seconds: 86_400,
-      });
-    } catch (error) {
-      if (error instanceof ApiError && error.status === 402) {
-        await this.table.forget(operationId, account).catch(() => undefined);
-        throw withRetryAfter(error);
-      }
-      // Perhaps it was taken and only the answer was lost.
-      this.track(this.giveBack(operationId, account));
-      throw billingUnavailable(error);
-    }
-  }
-
-  /**
-   * Settles a request at its price. When this returns, the charge is taken, or is a row that will be delivered.
-   * @throws ApiError 503 when neither was possible; the hold is given back then
-   */
-  async capture(operationId: string, account: string, amount: Nano, usage: UsageFacts): Promise<void> {
-    const due: DueSettlement = {
-      operation_id: operationId,
-      account_id: account,
-      state: 'capture',
-      amount,
-      usage,
-      attempts: 0,
-    };
-    let written: boolean;
-    try {
-      written = await this.table.decide(operationId, account, { amount, usage }, graceSeconds);
-    } catch (cause) {
-      this.runtime.log.error({ err: cause, operation_id: operationId }, 'a settlement could not be written');
-      // Without the row only the ledger itself can keep it.
-      if (await this.tryDeliver(due, false)) return;
-      throw billingUnavailable(cause);
-    }
-    if (!written) throw billingUnavailable(new Error(`${operationId} was given up by another process`));
-    await this.withPatience(this.tryDeliver(due, true));
-  }
-
-  /** Gives a hold back. Never throws: what cannot be written now is given up by its lease. */
-  async giveBack(operationId: string, account: string): Promise<void> {
-    try {
-      if (!(await this.table.decide(operationId, account, null, graceSeconds))) return;
+      if (this.isReplayed) await this.delivery.drain(stopPatience);
+      await this.delivery.stop();
+      await this.log.close();
+      await this.purses.close();
     } catch (err) {
-      this.runtime.log.error({ err, operation_id: operationId }, 'a hold could not be given back now');
-      return;
+      this.runtime.log.warn({ err }, 'not all money could be given back; the next start frees it');
     }
-    const due: DueSettlement = {
-      operation_id: operationId,
-      account_id: account,
-      state: 'void',
-      amount: null,
-      usage: null,
-      attempts: 0,
-    };
-    await this.withPatience(this.tryDeliver(due, true));
+    await this.folder.release();
   }
 
-  /** Delivers everything that is due; called by the timer, and by tests. */
-  async deliverDue(): Promise<void> {
-    if (this.isDelivering || this.stopped) return;
-    this.isDelivering = true;
+  /**
+   * Holds the worst case of a request: at once where its slice covers it.
+   * @param gone aborts when the client has left; a request that waits for money is dropped then
+   * @throws MoneyRefused when it cannot be covered; ApiError 503 `billing_unavailable` when nobody can tell
+   */
+  async reserve(terms: Terms, gone?: AbortSignal): Promise<Reserved> {
     try {
-      const abandoned = await this.table.voidAbandoned(this.owner);
-      if (abandoned > 0)
-        this.runtime.log.warn({ abandoned }, 'requests of a process that is gone are given back');
-      for (;;) {
-        const due = await this.table.claim(batch, claimSeconds);
-        const taken = await Promise.all(due.map((one) => this.tryDeliver(one, true)));
-        if (due.length < batch || taken.includes(false) || this.stopped) return;
-      }
-    } finally {
-      this.isDelivering = false;
-    }
-  }
-
-  private renew(): Promise<void> {
-    return this.table.renew(this.owner, leaseSeconds);
-  }
-
-  /** @returns true when identity-billing has said its last word on it */
-  private async tryDeliver(due: DueSettlement, hasRow: boolean): Promise<boolean> {
-    const { operation_id: operationId, account_id: account } = due;
-    let refusal: string | null = null;
-    try {
-      await this.deliver(due);
+      if (this.stopped) throw billingUnavailable(new Error('the service is being stopped'));
+      if (!this.purses.isOpen) await this.open();
+      const key = terms.isLimited ? terms.key : null;
+      const hold = this.purses.hold(terms.account, terms.amount, key, gone);
+      return { terms, hold: hold instanceof Promise ? await hold : hold };
     } catch (error) {
-      if (!isFinal(error)) {
-        this.runtime.log.warn(
-          { err: error, operation_id: operationId },
-          'a settlement waits for identity-billing',
-        );
-        // Doubling from one second to half a minute.
-        const wait = Math.min(2 ** due.attempts, 30);
-        if (hasRow)
-          await this.table
-            .postpone(operationId, account, wait, (error as Error).message)
-            .catch(() => undefined);
-        return false;
-      }
-      // What was never held needs no giving back.
-      if (due.state === 'capture' || error.status !== 404) {
-        refusal = `${error.status} ${error.code}: ${error.message}`;
-        this.runtime.log.error(
-          { operation_id: operationId, refusal, amount: due.amount?.toString() },
-          'identity-billing refused a settlement',
-        );
-      }
+      this.metrics.refusal(error instanceof MoneyRefused ? error.code : 'billing_unavailable');
+      throw error;
     }
-    // A lost update here only means a repeat, which identity-billing answers as before.
-    if (hasRow)
-      await this.table
-        .finish(operationId, account, refusal)
-        .catch((err: unknown) => this.runtime.log.warn({ err }, 'settlement row'));
-    return true;
   }
 
-  private async deliver({ operation_id, account_id, state, amount, usage }: DueSettlement): Promise<void> {
-    if (state === 'void') await this.billing.giveBack({ operation_id, account_id });
-    else
-      await this.billing.capture({
-        operation_id,
-        account_id,
-        amount: String(amount),
-        ...(usage ? { usage } : {}),
-      });
+  /**
+   * Settles a request. When this returns, the charge is on the disk of this router, or in the ledger.
+   * @throws ApiError 503 when neither was possible; nothing is charged then
+   */
+  async capture({ terms, hold }: Reserved, amount: Nano, usage: UsageFacts): Promise<void> {
+    const settlement: SliceSettlement = {
+      operation_id: terms.operationId,
+      account_id: terms.account,
+      key_id: terms.key,
+      slice_id: hold.slice.id,
+      ...(hold.keySlice ? { key_slice_id: hold.keySlice.id } : {}),
+      month: hold.month,
+      amount: amount.toString(),
+      description: terms.description,
+      prices: [...terms.prices],
+      usage,
+      at: this.clock.date().toISOString(),
+    };
+    let segment;
+    try {
+      segment = await this.log.append(settlement);
+    } catch {
+      // The log has told why. Without it only the ledger itself can keep the charge.
+      return this.captureDirectly(settlement, { terms, hold }, amount);
+    }
+    this.purses.end(hold, amount);
+    this.delivery.add(settlement, hold, segment);
   }
 
-  private async withPatience(work: Promise<unknown>): Promise<void> {
-    this.track(work);
-    let timer: NodeJS.Timeout | undefined;
-    await Promise.race([work, new Promise((resolve) => (timer = setTimeout(resolve, patience)))]);
-    clearTimeout(timer);
+  /** Ends a request without a charge. */
+  giveBack({ hold }: Reserved): void {
+    this.purses.end(hold, 0n);
   }
 
-  private track(work: Promise<unknown>): void {
-    this.work.add(work);
-    void work.finally(() => this.work.delete(work));
+  private async captureDirectly(
+    settlement: SliceSettlement,
+    { hold }: Reserved,
+    amount: Nano,
+  ): Promise<void> {
+    this.purses.end(hold, amount);
+    try {
+      await this.delivery.direct(settlement, hold);
+    } catch (cause) {
+      this.metrics.failure('direct');
+      // Perhaps it was charged and only the answer was lost: that money is not used before the slice was asked about.
+      hold.purse.acknowledge(hold, amount, true);
+      hold.slice.askAgain();
+      hold.keySlice?.askAgain();
+      throw billingUnavailable(cause);
+    }
   }
-}
 
-/** Refusals that no repeat will change. */
-function isFinal(error: unknown): error is ApiError {
-  return error instanceof ApiError && [400, 404, 409, 422].includes(error.status);
-}
+  /** Replays the log, delivers it, begins a life at identity-billing; one attempt, shared by all that wait for it. */
+  private open(): Promise<void> {
+    if (this.purses.isFenced || this.stopped)
+      return Promise.reject(billingUnavailable(new Error('this router is fenced or being stopped')));
+    this.opening ??= this.openNow().finally(() => (this.opening = undefined));
+    return this.opening;
+  }
 
-/** Money that is only held by the account's other requests comes free again; the client may come back. */
-function withRetryAfter(error: ApiError): ApiError {
-  if (error.code !== 'held_in_flight') return error;
-  return new ApiError(402, error.code, error.message, { headers: { 'retry-after': '5' } });
+  private async openNow(): Promise<void> {
+    if (this.purses.isOpen) return;
+    if (!this.isReplayed) {
+      const left = await this.log.replay();
+      for (const { settlement, segment } of left) this.delivery.add(settlement, null, segment);
+      this.isReplayed = true;
+      if (left.length > 0)
+        this.runtime.log.info({ settlements: left.length }, 'settlements of a former life');
+    }
+    try {
+      if (!(await this.delivery.drain(1_000))) throw new Error(this.detail());
+      const { epoch } = await this.billing.open({ router_id: this.folder.routerId });
+      this.purses.open({ router_id: this.folder.routerId, epoch });
+      this.runtime.log.info({ router: this.folder.routerId, epoch }, 'money is open');
+    } catch (cause) {
+      throw billingUnavailable(cause);
+    }
+  }
+
+  private openSoon(wait: number): void {
+    this.open().catch((err: unknown) => {
+      if (this.stopped || this.purses.isFenced) return;
+      this.runtime.log.debug({ err }, 'the router is not open yet');
+      this.retry = setTimeout(() => this.openSoon(Math.min(wait * 2, longestRetry)), wait).unref();
+    });
+  }
+
+  private detail(): string {
+    if (this.purses.isFenced) return 'another process has begun as this router: end this one';
+    if (this.purses.isOpen) return 'open';
+    const { waiting, trouble } = this.delivery;
+    const why = trouble ? ` (${trouble})` : '';
+    return waiting > 0
+      ? `${waiting} settlements of a former life are to be delivered first${why}`
+      : 'identity-billing has not opened this router yet';
+  }
+
+  private showFigures(): void {
+    const rubles = (amount: Nano) => Number(amount) / 1e9;
+    const { free, held, owed } = this.purses.sums();
+    this.metrics.holds(this.purses.holds);
+    this.metrics.undelivered(this.delivery.waiting);
+    this.metrics.slices(rubles(free), { share: 'free' });
+    this.metrics.slices(rubles(held), { share: 'held' });
+    this.metrics.slices(rubles(owed), { share: 'owed' });
+  }
 }

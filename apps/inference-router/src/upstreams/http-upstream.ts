@@ -1,99 +1,75 @@
 import { Inject, Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
-import { Agent, type Dispatcher } from 'undici';
-import type { Route } from '../catalogue/catalogue.js';
-import { upstreamLimits } from './limits.js';
+import { Pool } from 'undici';
+import type { Provider, Route } from '../catalogue/catalogue.js';
+import { Exchange } from './exchange.js';
+import { limitsOf, type UpstreamLimits, upstreamLimits } from './limits.js';
+import { refusalOf } from './refusal.js';
 import { type Upstream, type UpstreamAnswer, UpstreamError } from './upstream.js';
 
-/** Bytes of an error answer that are read for the log and the client. */
-const errorBytes = 64 * 1024;
+/** A vendor's connections and what does not change between its requests. */
+interface Line {
+  pool: Pool;
+  path: string;
+  headers: Record<string, string>;
+}
 
 /** Vendors over HTTP. Addresses are the operator's, so private ones are as good as others. */
 @Injectable()
 export class HttpUpstream implements Upstream, OnApplicationShutdown {
-  private readonly agent: Agent;
+  private readonly lines = new Map<Provider, Line>();
+  private readonly defaults: UpstreamLimits;
 
   constructor(@Inject(RUNTIME) runtime: Pick<Runtime, 'config'>) {
-    const { connect } = upstreamLimits(runtime.config);
-    // undici's own limits of 300 s would end long answers (inference-wire.md, 1.7).
-    this.agent = new Agent({
-      connect: { timeout: connect },
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      keepAliveTimeout: 30_000,
-    });
+    this.defaults = upstreamLimits(runtime.config);
   }
 
   async open(route: Route, body: Record<string, unknown>, signal: AbortSignal): Promise<UpstreamAnswer> {
-    const { provider } = route;
-    const url = new URL(`${provider.baseUrl}/chat/completions`);
-    let answer: Dispatcher.ResponseData;
+    signal.throwIfAborted();
+    const { pool, path, headers } = this.lineOf(route.provider);
+    const exchange = new Exchange(signal);
+    pool.dispatch({ path, method: 'POST', headers, body: JSON.stringify(body) }, exchange);
+    let status: number;
     try {
-      answer = await this.agent.request({
-        origin: url.origin,
-        path: url.pathname + url.search,
-        method: 'POST',
-        headers: {
-          'content-type': 'application/json',
-          accept: 'text/event-stream',
-          'accept-encoding': 'identity',
-          ...(provider.apiKey === null ? {} : { authorization: `Bearer ${provider.apiKey}` }),
-        },
-        body: JSON.stringify(body),
-        signal,
-      });
+      status = await exchange.head;
     } catch (cause) {
       signal.throwIfAborted();
-      throw new UpstreamError('unreachable', `${provider.name}: ${(cause as Error).message}`, { cause });
+      throw new UpstreamError('unreachable', `${route.provider.name}: ${(cause as Error).message}`, {
+        cause,
+      });
     }
-    if (answer.statusCode !== 200) throw await refusal(route, answer);
-    const contentType = String(answer.headers['content-type'] ?? '')
-      .split(';', 1)[0]!
-      .trim()
-      .toLowerCase();
-    return { contentType, body: answer.body };
+    if (status !== 200) throw await refusalOf(route.provider, status, exchange);
+    const contentType = exchange.header('content-type').split(';', 1)[0]!.trim().toLowerCase();
+    return { contentType, body: exchange };
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await this.agent.destroy();
+    await Promise.all([...this.lines.values()].map(({ pool }) => pool.destroy()));
   }
-}
 
-async function refusal({ provider }: Route, answer: Dispatcher.ResponseData): Promise<UpstreamError> {
-  const status = answer.statusCode;
-  const text = await readSome(answer.body);
-  const retryAfter = Number(answer.headers['retry-after']);
-  return new UpstreamError('refused', `${provider.name} answered ${status}: ${text.slice(0, 1_000)}`, {
-    status,
-    ...(retryAfter > 0 && retryAfter < 3_600 ? { retryAfter: Math.ceil(retryAfter) } : {}),
-    publicMessage: refusalWords(text, provider.apiKey),
-  });
-}
-
-async function readSome(body: AsyncIterable<Uint8Array>): Promise<string> {
-  const parts: Uint8Array[] = [];
-  let size = 0;
-  try {
-    for await (const part of body) {
-      parts.push(part);
-      size += part.length;
-      if (size > errorBytes) break;
-    }
-  } catch {
-    // What arrived is what there is to tell.
+  private lineOf(provider: Provider): Line {
+    let line = this.lines.get(provider);
+    if (line) return line;
+    const url = new URL(`${provider.baseUrl}/chat/completions`);
+    line = {
+      pool: new Pool(url.origin, {
+        connect: { timeout: limitsOf(provider, this.defaults).connect },
+        // undici's own limits of 300 s would end long answers (inference-wire.md, 1.7).
+        headersTimeout: 0,
+        bodyTimeout: 0,
+        keepAliveTimeout: 30_000,
+        // One connection an answer: a connection that breaks takes one answer along, not all of them.
+        allowH2: false,
+      }),
+      path: url.pathname + url.search,
+      headers: {
+        'content-type': 'application/json',
+        accept: 'text/event-stream',
+        'accept-encoding': 'identity',
+        ...(provider.apiKey === null ? {} : { authorization: `Bearer ${provider.apiKey}` }),
+      },
+    };
+    this.lines.set(provider, line);
+    return line;
   }
-  return Buffer.concat(parts).toString('utf8');
-}
-
-/** `error.message` of the usual error body, without the operator's key should the vendor repeat it. */
-export function refusalWords(text: string, apiKey: string | null): string {
-  let words = '';
-  try {
-    const body = JSON.parse(text) as { error?: { message?: unknown } | string; message?: unknown };
-    const message = typeof body.error === 'string' ? body.error : (body.error?.message ?? body.message);
-    if (typeof message === 'string') words = message;
-  } catch {
-    // Not JSON: nothing for the client.
-  }
-  return (apiKey ? words.replaceAll(apiKey, '********') : words).slice(0, 500);
 }

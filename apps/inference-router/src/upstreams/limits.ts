@@ -1,4 +1,5 @@
 import type { Config } from '@nebo/service-kit';
+import type { Provider } from '../catalogue/catalogue.js';
 import { UpstreamError } from './upstream.js';
 
 /** The operator's limits on upstreams, milliseconds; 0: none. There is no limit on a whole answer. */
@@ -18,6 +19,12 @@ export function upstreamLimits(config: Config): UpstreamLimits {
     idle: config.int('NEBO_UPSTREAM_IDLE_TIMEOUT', 1_800) * 1_000,
   };
 }
+
+/** The limits of one provider: what the file says of it, else the settings. */
+export const limitsOf = ({ limits }: Provider, defaults: UpstreamLimits): UpstreamLimits => ({
+  ...defaults,
+  ...limits,
+});
 
 /** Waits for `work` at most `ms` (0: for ever); calls `onLate` and throws UpstreamError `timeout` then. */
 export async function within<T>(ms: number, what: string, work: Promise<T>, onLate: () => void): Promise<T> {

@@ -25,7 +25,9 @@ export type UpstreamTrouble =
   /** The answer broke off, or made no sense. */
   | 'broken'
   /** One of the operator's limits ran out. */
-  | 'timeout';
+  | 'timeout'
+  /** No route was tried, since the breakers of all are open. */
+  | 'closed';
 
 /** Trouble with an upstream; its words are for the log, except for what `publicMessage` lets out. */
 export class UpstreamError extends Error {

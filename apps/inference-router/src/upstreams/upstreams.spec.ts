@@ -112,7 +112,11 @@ models:
 });
 
 describe('the order of upstreams', () => {
-  const routes = [1, 3].map((weight) => ({ vendorModel: String(weight), weight })) as Route[];
+  const routes = [1, 3].map((weight) => ({
+    vendorModel: String(weight),
+    weight,
+    priority: 0,
+  })) as Route[];
 
   it('follows the weights and keeps every route once', () => {
     const first = (random: number) => pickOrder(routes, () => random).map((route) => route.vendorModel);
@@ -120,5 +124,14 @@ describe('the order of upstreams', () => {
     expect(first(0.24)).toEqual(['1', '3']);
     expect(first(0.25)).toEqual(['3', '1']);
     expect(first(0.999999)).toEqual(['3', '1']);
+  });
+
+  it('goes by priority first, whatever the weights', () => {
+    const mixed = [
+      ...routes.map((route) => ({ ...route, priority: 2 })),
+      { ...routes[0]!, vendorModel: 'first', priority: 1 },
+    ];
+    expect(pickOrder(mixed, () => 0.99).map((route) => route.vendorModel)).toEqual(['first', '3', '1']);
+    expect(pickOrder(mixed, () => 0).map((route) => route.vendorModel)).toEqual(['first', '1', '3']);
   });
 });

@@ -1,25 +1,32 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import type { Route } from '../catalogue/catalogue.js';
+import { checkChunk } from '../completions/answer-reader.js';
 import type { Order } from '../completions/order.js';
 import { vendorRequest } from '../dialects/vendor-request.js';
+import { Images } from '../images/images.js';
 import { SimulatorUpstream } from '../simulator/simulator.js';
-import { type Json, readEvents } from './event-stream.js';
+import type { Pass } from './breaker.js';
+import { Breakers } from './breakers.js';
+import { readEvents, type UpstreamEvent } from './event-stream.js';
 import { HttpUpstream } from './http-upstream.js';
-import { type UpstreamLimits, upstreamLimits, within } from './limits.js';
+import { limitsOf, type UpstreamLimits, upstreamLimits, within } from './limits.js';
 import { pickOrder } from './pick.js';
 import { UpstreamError } from './upstream.js';
 
-/** An answer that has begun: its first chunks are there. */
+/** Most attempts of one request, whatever the number of its upstreams. */
+const mostAttempts = 3;
+
+/** An answer that has begun: its first events are there. */
 export interface OpenAnswer {
   route: Route;
-  first: Json[];
-  rest: AsyncGenerator<Json[]>;
+  first: readonly UpstreamEvent[];
+  rest: AsyncGenerator<UpstreamEvent[]>;
 }
 
 /**
  * Finds an upstream that answers. Another one is tried only as long as no event has come: nothing that a client has seen
- * is ever repeated. Breakers that keep away from a failing upstream for a while come with the next issue.
+ * is ever repeated. Routes whose breaker is open are passed over.
  */
 @Injectable()
 export class Upstreams {
@@ -28,6 +35,8 @@ export class Upstreams {
   constructor(
     private readonly http: HttpUpstream,
     private readonly simulator: SimulatorUpstream,
+    private readonly breakers: Breakers,
+    private readonly images: Images,
     @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'config' | 'log'>,
   ) {
     this.limits = upstreamLimits(runtime.config);
@@ -35,23 +44,24 @@ export class Upstreams {
 
   /**
    * Opens the answer to an order.
-   * @param check throws UpstreamError for a first chunk that is an error
-   * @throws UpstreamError of the last upstream, or the abort's reason
+   * @throws UpstreamError of the last upstream, `closed` when none may be tried; ApiError 400 about a picture; or the
+   * abort's reason
    */
-  async open(
-    order: Order,
-    signal: AbortSignal,
-    check: (chunk: Json, route: Route) => void,
-  ): Promise<OpenAnswer> {
-    const routes = pickOrder(order.offer.routes);
+  async open(order: Order, signal: AbortSignal): Promise<OpenAnswer> {
+    const { routes } = order.offer;
+    const attempts = pickOrder(routes);
     // A kept connection may have died in silence; with a single route that deserves one more try.
-    if (routes.length === 1) routes.push(routes[0]!);
+    if (attempts.length === 1) attempts.push(attempts[0]!);
     let last: unknown;
-    for (const [index, route] of routes.entries()) {
-      const isRepeat = route === routes[index - 1];
-      if (isRepeat && !(last instanceof UpstreamError && last.trouble === 'unreachable')) break;
+    let made = 0;
+    for (const route of attempts) {
+      const isRepeat = routes.length === 1 && made > 0;
+      if (made === mostAttempts || (isRepeat && !isUnreachable(last))) break;
+      const pass = this.breakers.of(route).enter();
+      if (!pass) continue;
+      made += 1;
       try {
-        return await this.openOne(order, route, signal, check);
+        return await this.attempt(order, route, pass, signal);
       } catch (error) {
         signal.throwIfAborted();
         if (!(error instanceof UpstreamError) || error.isAboutRequest) throw error;
@@ -62,32 +72,62 @@ export class Upstreams {
         last = error;
       }
     }
-    throw last;
+    if (last !== undefined) throw last;
+    throw new UpstreamError('closed', `no upstream of ${order.offer.model.id} may be tried now`, {
+      retryAfter: this.breakers.secondsUntilOne(routes),
+    });
   }
 
-  private async openOne(
-    order: Order,
-    route: Route,
-    signal: AbortSignal,
-    check: (chunk: Json, route: Route) => void,
-  ): Promise<OpenAnswer> {
+  /** One attempt; the breaker learns how it ended. */
+  private async attempt(order: Order, route: Route, pass: Pass, signal: AbortSignal): Promise<OpenAnswer> {
     const attempt = new AbortController();
-    const own = AbortSignal.any([signal, attempt.signal]);
-    const upstream = route.provider.baseUrl === null ? this.simulator : this.http;
-    const begin = async (): Promise<OpenAnswer> => {
-      const answer = await upstream.open(route, vendorRequest(order, route), own);
-      const rest = readEvents(answer, this.limits.idle);
-      const first = await rest.next();
-      if (first.done) throw new UpstreamError('broken', 'an answer without any event');
-      for (const chunk of first.value) check(chunk, route);
-      return { route, first: first.value, rest };
-    };
+    const forward = () => attempt.abort(signal.reason);
+    signal.addEventListener('abort', forward, { once: true });
+    const abort = (reason: Error) => attempt.abort(reason);
+    const { firstByte, idle } = limitsOf(route.provider, this.limits);
+    let rest: AsyncGenerator<UpstreamEvent[]> | undefined;
     try {
-      return await within(this.limits.firstByte, 'before the first event', begin(), () => attempt.abort());
+      signal.throwIfAborted();
+      const sent = await this.images.forRoute(order, route, attempt.signal);
+      const begin = async (): Promise<OpenAnswer> => {
+        const upstream = route.provider.baseUrl === null ? this.simulator : this.http;
+        const answer = await upstream.open(route, vendorRequest(sent, route), attempt.signal);
+        rest = readEvents(answer, idle, abort);
+        const first = await rest.next();
+        if (first.done) throw new UpstreamError('broken', 'an answer without any event');
+        for (const event of first.value) checkChunk(event.json(), route);
+        this.breakers.note(route, pass, null);
+        return { route, first: first.value, rest: this.watched(rest, route, signal, forward) };
+      };
+      return await within(firstByte, 'before the first event', begin(), () => attempt.abort());
     } catch (error) {
+      this.breakers.note(route, pass, signal.aborted ? undefined : error);
+      signal.removeEventListener('abort', forward);
       // Whatever is still open there must not go on generating.
       attempt.abort();
+      void rest?.return(undefined).catch(() => undefined);
       throw error;
     }
   }
+
+  /** The rest of an answer; the breaker learns when it is broken off, or makes no sense to its reader. */
+  private async *watched(
+    rest: AsyncGenerator<UpstreamEvent[]>,
+    route: Route,
+    signal: AbortSignal,
+    forward: () => void,
+  ): AsyncGenerator<UpstreamEvent[]> {
+    let isWhole = false;
+    try {
+      yield* rest;
+      isWhole = true;
+    } finally {
+      // Nobody stops reading without a reason: the vendor's error, or a client that left, which aborts first.
+      if (!isWhole && !signal.aborted) this.breakers.of(route).broke();
+      signal.removeEventListener('abort', forward);
+    }
+  }
 }
+
+const isUnreachable = (error: unknown): boolean =>
+  error instanceof UpstreamError && error.trouble === 'unreachable';

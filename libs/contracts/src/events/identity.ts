@@ -14,3 +14,11 @@ export const keyChanged = defineEvent<KeyChanged>('nebo.identity-billing.key.cha
 
 /** Said by identity-billing, heard by every router of inference: somebody else needs the money (interfaces.md, 7). A hint. */
 export const sliceRecall = defineEvent<SliceRecall>('nebo.identity-billing.slice.recall.v1');
+
+/** Prices have new versions. */
+export interface PriceChanged {
+  ids: string[];
+}
+
+/** Said by identity-billing, heard by whoever keeps prices in memory. A hint. */
+export const priceChanged = defineEvent<PriceChanged>('nebo.identity-billing.price.changed.v1');

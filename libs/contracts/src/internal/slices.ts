@@ -33,12 +33,13 @@ export interface SliceCaller {
  * `take`: money for requests of one account, and of one key where that has a monthly limit. The answer is the router's one
  * slice of the account (and of the key and month), enlarged by what was granted. Grants shrink with the balance, so that
  * the last of it is owned by one router. 402, with nothing changed, when `need` cannot be covered: `insufficient_balance`,
- * `topup_required`, `key_limit_reached`, `held_in_flight` (it would be covered if nothing else was running); 404 for an
- * account or key that is gone; 503 `billing_unavailable`.
+ * `topup_required`, `key_limit_reached`, `held_in_flight` (it would be covered if nothing was running elsewhere; what runs in
+ * the router itself it knows better); 404 for an account or key that is gone; 503 `billing_unavailable`. Takes up to 250 ms
+ * longer while idle money of others is recalled. A key's slice ends with its month at the latest.
  */
 export interface SliceTakeRequest extends SliceCaller {
   account_id: string;
-  /** The least that helps: the sum of what waits. */
+  /** The least that helps: what the slice lacks for the sum of what waits. */
   need: string;
   /** What would be welcome, at least `need`. */
   want: string;
@@ -74,7 +75,9 @@ export interface SliceRefusal {
 }
 
 /**
- * `renew`: prolongs slices and says how much of each is in use, which is what `available` of the account is lessened by.
+ * `renew`: prolongs slices and says how much of each is in use, which is what `available` of the account is lessened by: worth
+ * a call when that is far from what was last said. Of an account or key that is gone, and of a month that is over, a
+ * slice gets no more time.
  * A slice that is unknown or closed is left out of the answer: the router drops it, and settles what it has in flight.
  */
 export interface SliceRenewRequest extends SliceCaller {
@@ -86,8 +89,9 @@ export interface SliceRenewAnswer {
 }
 
 /**
- * `return`: gives back what is not used, in whole (`close`) or in part. Applied once per version: a repeat with a version
- * that is not the slice's own any more changes nothing and answers the slice as it is.
+ * `return`: gives back what is not used; `amount` is how much. Applied once per version: a repeat with a version that is not
+ * the slice's own any more changes nothing and answers the slice as it is. What is returned must not be held from any more
+ * when the call is sent. An empty slice lives on until its term is over; one that is unknown or closed is left out.
  */
 export interface SliceReturnRequest extends SliceCaller {
   slices: { id: string; version: number; amount: string }[];
@@ -98,7 +102,7 @@ export interface SliceReturnAnswer {
 }
 
 /**
- * `settle`: the ends of requests, charged once each by operation id, whatever is repeated. Lessens the slices named. A
+ * `settle`: the ends of requests, at most 500, charged once each by operation id, whatever is repeated. Lessens the slices named. A
  * settlement whose slice is closed already is charged to what is available; what that does not cover is the operator's
  * loss, recorded as such (`lost`).
  */

@@ -56,7 +56,7 @@ export async function startServices(options: TestProcessOptions): Promise<TestPr
   await migrateServices(options.databaseUrl, runtime.masterKey, options.definitions);
   const services = new Map<string, RunningService>();
   for (const definition of options.definitions) {
-    runtime.targets.set(definition.name, new LocalTarget(() => services.get(definition.name)!.fastify));
+    runtime.targets.set(definition.name, new LocalTarget(() => services.get(definition.name)!));
   }
   for (const definition of options.definitions)
     services.set(definition.name, await bootService(definition, runtime));
@@ -77,7 +77,7 @@ export async function startServices(options: TestProcessOptions): Promise<TestPr
           : { payload: (Buffer.isBuffer(body) ? body : JSON.stringify(body)) as string }),
       });
       const text = answer.body;
-      const isJson = String(answer.headers['content-type'] ?? '').includes('json');
+      const isJson = String(answer.headers['content-type'] ?? '').includes('application/json');
       return {
         status: answer.statusCode,
         headers: answer.headers,

@@ -7,4 +7,6 @@ export const mimo: Dialect = {
   reasoning: { off: { thinking: { type: 'disabled' } }, on: { thinking: { type: 'enabled' } } },
   drops: ['logit_bias', 'parallel_tool_calls'],
   reasoningBack: { placeholder: ' ' },
+  system: 'first',
+  finish: { repetition_truncation: 'length' },
 };

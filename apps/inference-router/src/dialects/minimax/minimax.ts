@@ -33,4 +33,6 @@ export const minimax: Dialect = {
     if (typeof told?.status_code !== 'number' || told.status_code === 0) return null;
     return { status: statuses[told.status_code] ?? 502, message: String(told.status_msg ?? '') };
   },
+  system: 'first',
+  thinkTags: true,
 };

@@ -22,5 +22,7 @@ export const moonshot: Dialect = {
     'parallel_tool_calls',
     'seed',
   ],
-  reasoningBack: { placeholder: ' ' },
+  reasoningBack: { placeholder: ' ', always: true },
+  // Links to pictures are refused.
+  images: 'bytes',
 };

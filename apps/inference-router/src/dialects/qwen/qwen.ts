@@ -25,4 +25,5 @@ export const qwen: Dialect = {
     }),
   },
   drops: ['logit_bias'],
+  system: 'first',
 };

@@ -1,0 +1,184 @@
+import type { SliceSettlement } from '@nebo/contracts';
+import type { Logger } from 'pino';
+import type { LogDisk, LogFile } from './log-disk.js';
+import type { MoneyMetrics } from './money-metrics.js';
+import { lineOf, readSegment } from './settlement-line.js';
+
+/** A segment of this size is full. Bytes. */
+const segmentSize = 4 * 1024 * 1024;
+/** Most bytes of one write. */
+const mostBytes = 1024 * 1024;
+const namePattern = /^settlements-(\d{12})\.log$/;
+const nameOf = (number: number) => `settlements-${String(number).padStart(12, '0')}.log`;
+
+/** A file of the log. It goes when all that stands in it is acknowledged. */
+export interface Segment {
+  readonly name: string;
+  /** Settlements that are not acknowledged. */
+  open: number;
+  /** Nothing is appended any more. */
+  closed: boolean;
+  /** Holds damaged lines, which the operator may want to see. */
+  corrupt: boolean;
+}
+
+interface Pending {
+  line: string;
+  resolve(segment: Segment): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Settlements on the disk of this router before the last byte of their answers leaves: an append-only log in segments. One
+ * write and one fdatasync serve all that wait (group commit); while they run, the next batch gathers. A segment is never
+ * appended to by another process: a torn end stays an end.
+ */
+export class SettlementLog {
+  private pending: Pending[] = [];
+  private writing: Promise<void> | undefined;
+  private current: { segment: Segment; file: LogFile; size: number } | null = null;
+  private next = 1;
+  /** Why the last write failed; null: it did not. */
+  failure: Error | null = null;
+
+  constructor(
+    private readonly disk: LogDisk,
+    private readonly log: Pick<Logger, 'info' | 'warn' | 'error'>,
+    private readonly metrics: Pick<MoneyMetrics, 'batch' | 'sync' | 'failure'>,
+    private readonly size = segmentSize,
+  ) {}
+
+  /** What former processes left: call once, before the first append. */
+  async replay(): Promise<{ settlement: SliceSettlement; segment: Segment }[]> {
+    const found: { settlement: SliceSettlement; segment: Segment }[] = [];
+    const names = (await this.disk.list()).filter((name) => namePattern.test(name)).sort();
+    for (const name of names) {
+      this.next = Number(namePattern.exec(name)![1]) + 1;
+      const { settlements, corrupt, torn } = readSegment(await this.disk.read(name));
+      const segment: Segment = {
+        name,
+        open: settlements.length,
+        closed: true,
+        corrupt: corrupt.length > 0,
+      };
+      if (torn > 0)
+        this.log.warn({ segment: name, bytes: torn }, 'the end of a settlement log is torn, it is cut off');
+      if (corrupt.length > 0) {
+        this.metrics.failure('log');
+        this.log.error(
+          { segment: name, lines: corrupt },
+          'LINES OF A SETTLEMENT LOG ARE DAMAGED and cannot be charged; the segment is kept as .corrupt',
+        );
+      }
+      for (const settlement of settlements) found.push({ settlement, segment });
+      if (settlements.length === 0) await this.finish(segment);
+    }
+    return found;
+  }
+
+  /**
+   * Makes a settlement durable. @returns the segment that it stands in; tell `acknowledged` of it later
+   * @throws what the disk says; nothing of it stands in the log then, as far as the disk allows
+   */
+  append(settlement: SliceSettlement): Promise<Segment> {
+    return new Promise((resolve, reject) => {
+      this.pending.push({ line: lineOf(settlement), resolve, reject });
+      this.writing ??= this.writeAll();
+    });
+  }
+
+  /** One settlement of a segment is acknowledged, or will never be. */
+  async acknowledged(segment: Segment): Promise<void> {
+    segment.open -= 1;
+    if (segment.open > 0) return;
+    if (segment.closed) await this.finish(segment);
+    else if (!this.writing && (this.current?.size ?? 0) > this.size / 16) await this.closeSegment();
+  }
+
+  /** Waits for what is being written; removes the last segment when nothing stands in it any more. */
+  async close(): Promise<void> {
+    await this.writing;
+    await this.closeSegment();
+  }
+
+  private async writeAll(): Promise<void> {
+    try {
+      // What arrives in the same turn of the event loop goes with the first write.
+      await new Promise(setImmediate);
+      while (this.pending.length > 0) {
+        const batch = this.takeBatch();
+        try {
+          const segment = await this.write(Buffer.from(batch.map(({ line }) => line).join('')), batch.length);
+          for (const { resolve } of batch) resolve(segment);
+        } catch (error) {
+          this.failure = error as Error;
+          this.metrics.failure('log');
+          this.log.error(
+            { err: error, settlements: batch.length },
+            'settlements cannot be written to the log',
+          );
+          for (const { reject } of batch) reject(error);
+        }
+      }
+    } finally {
+      this.writing = undefined;
+    }
+  }
+
+  private takeBatch(): Pending[] {
+    let bytes = 0;
+    const count = this.pending.findIndex(({ line }) => (bytes += line.length) > mostBytes);
+    return this.pending.splice(0, count < 0 ? this.pending.length : Math.max(1, count));
+  }
+
+  private async write(bytes: Buffer, count: number): Promise<Segment> {
+    const current = (this.current ??= await this.create());
+    const begun = performance.now();
+    try {
+      await current.file.append(bytes);
+      await current.file.sync();
+    } catch (error) {
+      // Half a line must not stand before whole ones, nor a settlement in the log that its client was told is free.
+      await current.file.truncate(current.size).catch((err: unknown) => {
+        this.log.error({ err, segment: current.segment.name }, 'a failed write could not be taken back');
+      });
+      await this.closeSegment();
+      throw error;
+    }
+    this.metrics.batch(count);
+    this.metrics.sync((performance.now() - begun) / 1_000);
+    this.failure = null;
+    current.size += bytes.length;
+    current.segment.open += count;
+    if (current.size >= this.size) await this.closeSegment();
+    return current.segment;
+  }
+
+  private async create(): Promise<{ segment: Segment; file: LogFile; size: number }> {
+    const name = nameOf(this.next);
+    this.next += 1;
+    const file = await this.disk.create(name);
+    return { segment: { name, open: 0, closed: false, corrupt: false }, file, size: 0 };
+  }
+
+  private async closeSegment(): Promise<void> {
+    const { current } = this;
+    if (!current) return;
+    this.current = null;
+    current.segment.closed = true;
+    await current.file
+      .close()
+      .catch((err: unknown) => this.log.warn({ err }, 'a segment could not be closed'));
+    if (current.segment.open === 0) await this.finish(current.segment);
+  }
+
+  private async finish({ name, corrupt }: Segment): Promise<void> {
+    try {
+      if (corrupt) await this.disk.rename(name, `${name}.corrupt`);
+      else await this.disk.remove(name);
+    } catch (err) {
+      // It is delivered again after the next start, which changes nothing.
+      this.log.warn({ err, segment: name }, 'a segment of the settlement log could not be removed');
+    }
+  }
+}

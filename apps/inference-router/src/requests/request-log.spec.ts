@@ -1,0 +1,77 @@
+import type { Database } from '@nebo/persistence';
+import { Config } from '@nebo/service-kit';
+import { createMetrics } from '@nebo/telemetry';
+import { pino } from 'pino';
+import { InferenceFigures } from './inference-figures.js';
+import { RequestLog, type RequestRecord } from './request-log.js';
+
+const record = (number: number): RequestRecord => ({
+  operationId: `op-${number}`,
+  requestId: 'req',
+  account: 'a',
+  key: 'k',
+  format: 'chat',
+  model: 'm',
+  upstream: null,
+  streamed: false,
+  status: 200,
+  outcome: 'complete',
+  finish: 'stop',
+  counters: null,
+  priceVersion: 1,
+  cost: 0n,
+  forgone: 0n,
+  startedAt: new Date(),
+  firstByteAt: null,
+  endedAt: new Date(),
+});
+
+/** A log on a database that answers when it is let. */
+function make() {
+  const lines: Record<string, unknown>[] = [];
+  const log = pino(
+    {},
+    { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
+  );
+  const runtime = { log, config: new Config({}) };
+  let letGo: () => void = () => undefined;
+  const gate = new Promise<void>((resolve) => (letGo = resolve));
+  const statements: string[] = [];
+  const query = async (sql: string) => void statements.push(sql);
+  const database = {
+    transaction: (work: (tx: { query: typeof query }) => Promise<unknown>) =>
+      gate.then(() => work({ query })),
+  } as unknown as Database;
+  const figures = new InferenceFigures(createMetrics('inference-router'), runtime);
+  const inserts = () => statements.filter((sql) => sql.startsWith('insert into request_log'));
+  return { requests: new RequestLog(database, figures, runtime), letGo, inserts, lines };
+}
+
+describe('the log of requests', () => {
+  it('writes many rows with one statement, and what waits when the service stops', async () => {
+    const { requests, letGo, inserts } = make();
+    letGo();
+    for (let index = 0; index < 300; index += 1) requests.write(record(index));
+    expect(inserts()).toHaveLength(0);
+    await requests.beforeApplicationShutdown();
+    expect(inserts()).toHaveLength(1);
+    expect(inserts()[0]!.match(/\(\$\d+, /g)).toHaveLength(300);
+  });
+
+  it('drops rows, and says so, rather than fill the memory while the database hangs', async () => {
+    const { requests, letGo, inserts, lines } = make();
+    for (let index = 0; index < 30_000; index += 1) requests.write(record(index));
+    const lost = lines.reduce((sum, { rows }) => sum + Number(rows ?? 0), 0);
+    expect(lost).toBe(10_000);
+    letGo();
+    await requests.flush();
+    expect(inserts()).toHaveLength(40);
+    requests.write(record(0));
+    await requests.flush();
+    expect(inserts()).toHaveLength(41);
+  });
+
+  it('a database that hangs does not keep an upstream open: nobody is in drain mode then', async () => {
+    expect(await make().requests.isInDrainMode('k', 'a')).toBe(false);
+  });
+});

@@ -1,0 +1,70 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Nebo } from './nebo.js';
+import { findNatsServer, startSplit } from './split.mjs';
+
+/** An installation in either form, as far as a test of both needs it. */
+export interface Installation {
+  baseUrl: string;
+  aiUrl: string;
+  account: string;
+  key: string;
+  inferenceKey: string;
+  // Answers of commands are read as they come.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  admin(...words: string[]): Promise<any>;
+  stop(): Promise<void>;
+}
+
+/** The forms that can be had here, by name; the split one needs a nats-server. */
+export const forms: readonly {
+  form: string;
+  missing: boolean;
+  start(env: Record<string, string>): Promise<Installation>;
+}[] = [
+  {
+    form: 'in one process',
+    missing: false,
+    start: async (env) => {
+      const nebo = await Nebo.start(env);
+      const { base_url: baseUrl, ai_url: aiUrl, accounts } = nebo.credentials;
+      return {
+        baseUrl,
+        aiUrl,
+        ...partsOf(accounts[0]!),
+        admin: (...words) => nebo.admin(...words),
+        stop: () => nebo.dispose(),
+      };
+    },
+  },
+  {
+    form: 'in the split form',
+    missing: findNatsServer() === null,
+    start: async (env) => {
+      const split = await startSplit({ env });
+      const { baseUrl, aiUrl, credentials } = split;
+      return {
+        baseUrl,
+        aiUrl,
+        ...partsOf(credentials.accounts[0]!),
+        admin: (...words) => split.admin(...words),
+        stop: () => split.stop(),
+      };
+    },
+  },
+];
+
+const partsOf = (account: { account_id: string; api_key: string; inference_key: string }) => ({
+  account: account.account_id,
+  key: account.api_key,
+  inferenceKey: account.inference_key,
+});
+
+/** Writes an inference file that lives as long as the test. */
+export function inferenceFile(yaml: string): { path: string; remove(): void } {
+  const folder = mkdtempSync(join(tmpdir(), 'nebo-inference-'));
+  const path = join(folder, 'inference.yaml');
+  writeFileSync(path, yaml);
+  return { path, remove: () => rmSync(folder, { recursive: true, force: true }) };
+}

@@ -1,0 +1,219 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Type } from '@nestjs/common';
+import { type Identity, identityHeader } from '@nebo/contracts';
+import { type CountRequest, type Metrics, openSpan } from '@nebo/telemetry';
+import type { FastifyInstance } from 'fastify';
+import {
+  ApiError,
+  type ErrorAnswer,
+  errorAnswer,
+  mayDrain,
+  tooLarge,
+  unauthorized,
+  unsupportedMediaType,
+} from './errors.js';
+import { jsonText } from './json-body.js';
+import type { Runtime } from './runtime.js';
+
+/**
+ * Operations that are answered past Fastify and Nest, because their cost per request is what the product is compared by.
+ * They stay declared by a controller, which also serves `inject`; identity, body, errors, figures and spans are the same.
+ */
+export interface DirectOperations {
+  /** POST paths without parameters, and the operation id that figures have. */
+  routes: readonly { path: string; operation: string }[];
+  /** Provider of the service's module that answers them. */
+  handler: Type<DirectHandler>;
+}
+
+/** A request whose caller is known and whose body is parsed. */
+export interface DirectRequest {
+  /** Without its query. */
+  path: string;
+  id: string;
+  identity: Identity;
+  /** Parsed JSON, whatever it is; undefined when the body is empty. */
+  body: unknown;
+}
+
+export interface DirectHandler {
+  /** Answers on the raw response, errors included. Must not throw. */
+  answer(request: DirectRequest, response: ServerResponse): void;
+}
+
+/** Takes a request when it is one of its own. */
+export type Front = (request: IncomingMessage, response: ServerResponse) => boolean;
+
+/** What the front of a service is made from. */
+export interface FrontParts {
+  operations: DirectOperations;
+  handler: DirectHandler;
+  door: Identity['kind'];
+  bodyLimit: number;
+  fastify: FastifyInstance;
+  metrics: Metrics;
+  runtime: Pick<Runtime, 'signer' | 'log'>;
+  /** Is there somewhere for traces to go? */
+  traced: boolean;
+  service: string;
+  errorBody: (path: string, answer: ErrorAnswer) => object;
+}
+
+/** The front of a service: false for all that Fastify is to answer. */
+export function directFront(parts: FrontParts): Front {
+  const counters = new Map<string, CountRequest>();
+  for (const { path, operation } of parts.operations.routes)
+    counters.set(path, parts.metrics.requests('POST', operation));
+  return (request, response) => {
+    const url = request.url!;
+    const query = url.indexOf('?');
+    const path = query < 0 ? url : url.slice(0, query);
+    const count = counters.get(path);
+    if (!count || request.method !== 'POST') return false;
+    new Direct(parts, request, response, path, count).begin();
+    return true;
+  };
+}
+
+const tooLargeWords = 'the body is larger than this operation takes';
+
+/** One request on its way to the handler. */
+class Direct {
+  private readonly id: string;
+  private readonly startedAt = performance.now();
+  private pieces: Buffer[] = [];
+  private size = 0;
+
+  constructor(
+    private readonly parts: FrontParts,
+    private readonly request: IncomingMessage,
+    private readonly response: ServerResponse,
+    private readonly path: string,
+    private readonly count: CountRequest,
+  ) {
+    const given = request.headers['x-request-id'];
+    this.id = typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given) ? given : randomUUID();
+  }
+
+  begin(): void {
+    // What the client breaks off is not answered; the gateway counts it.
+    this.response.once('finish', () =>
+      this.count(this.response.statusCode, (performance.now() - this.startedAt) / 1_000),
+    );
+    if (this.parts.traced) this.trace();
+    else this.read();
+  }
+
+  private trace(): void {
+    const { request, response, path } = this;
+    const parent = request.headers['traceparent'];
+    const span = openSpan(
+      `POST ${path}`,
+      { 'nebo.service': this.parts.service, 'http.route': path, 'nebo.request_id': this.id },
+      { parent: typeof parent === 'string' ? parent : null, kind: 'server' },
+    );
+    const end = () => {
+      const { statusCode, writableFinished } = response;
+      span.end({
+        attributes: {
+          'http.response.status_code': statusCode,
+          ...(writableFinished ? {} : { 'nebo.broken_off': true }),
+        },
+        failed: statusCode >= 500,
+      });
+    };
+    response.once('finish', end).once('close', end);
+    // The body arrives in callbacks of its socket, where the context of the span is lost.
+    this.read((work) => span.run(work));
+  }
+
+  private read(within: (work: () => void) => void = (work) => work()): void {
+    const { request, parts } = this;
+    const header = request.headers[identityHeader];
+    const identity = parts.runtime.signer.read(typeof header === 'string' ? header : undefined);
+    if (identity?.kind !== parts.door) return this.refuse(unauthorized());
+    const refusal = this.headRefusal();
+    if (refusal) return this.refuse(refusal);
+    request.on('data', (piece: Buffer) => {
+      this.size += piece.length;
+      if (this.size > parts.bodyLimit) {
+        request.removeAllListeners('data');
+        this.pieces = [];
+        this.refuse(tooLarge(tooLargeWords));
+      } else this.pieces.push(piece);
+    });
+    request.once('end', () => {
+      if (this.size <= parts.bodyLimit) within(() => this.parse(identity));
+    });
+    // A client that leaves while it sends: there is nobody to answer.
+    request.on('error', () => undefined);
+  }
+
+  private headRefusal(): ApiError | null {
+    const { headers } = this.request;
+    const length = headers['content-length'];
+    if (length === '0' || (length === undefined && headers['transfer-encoding'] === undefined)) return null;
+    const type = (headers['content-type'] ?? '').split(';', 1)[0]!.trim().toLowerCase();
+    if (type !== 'application/json') return unsupportedMediaType('application/json');
+    return Number(length) > this.parts.bodyLimit ? tooLarge(tooLargeWords) : null;
+  }
+
+  private parse(identity: Identity): void {
+    const body = this.pieces.length === 1 ? this.pieces[0]! : Buffer.concat(this.pieces);
+    this.pieces = [];
+    const { handler, fastify } = this.parts;
+    const answer = (value: unknown) =>
+      handler.answer({ path: this.path, id: this.id, identity, body: value }, this.response);
+    if (body.length === 0) return answer(undefined);
+    let text: string;
+    try {
+      text = jsonText(body);
+    } catch (error) {
+      return this.refuse(error);
+    }
+    // Fastify's own parser refuses prototype poisoning; it looks at nothing of the request.
+    void fastify.getDefaultJsonParser('error', 'error')(undefined as never, text, (error, value) =>
+      error ? this.refuse(error) : answer(value),
+    );
+  }
+
+  private refuse(error: unknown): void {
+    const { request, response } = this;
+    sendError(response, error, this.id, (answer) => this.parts.errorBody(this.path, answer));
+    if (!request.complete && mayDrain(request.headers)) request.resume();
+  }
+}
+
+/**
+ * Answers an error on a raw response, in the shape of the operation; a stream that has begun is cut, so that it cannot be
+ * taken for a whole one.
+ * @returns the answer, for the log
+ */
+export function sendError(
+  response: ServerResponse,
+  error: unknown,
+  requestId: string,
+  shape: (answer: ErrorAnswer) => object,
+): ErrorAnswer {
+  const answer = errorAnswer(error, requestId);
+  if (response.headersSent) response.destroy();
+  else sendJson(response, answer.status, shape(answer), { ...answer.headers, 'x-request-id': requestId });
+  return answer;
+}
+
+/** Answers JSON on a raw response, head and body in one write. */
+export function sendJson(
+  response: ServerResponse,
+  status: number,
+  body: object,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  const text = JSON.stringify(body);
+  response.writeHead(status, {
+    ...headers,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(text),
+  });
+  response.end(text);
+}
