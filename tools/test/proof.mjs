@@ -37,6 +37,13 @@ const proofs = {
     shown: (n) =>
       `${n} random histories of 3 routers never promise money twice and lose no settlement; of ${n} parallel requests with money for K none too many and at least 95 % of K are admitted; ${Math.max(3, Math.floor(n / 20))} times kill -9 of a router under streams: no answer whose last byte came is missing, none charged twice, nothing leased`,
   },
+  'inference-services': {
+    project: 'e2e',
+    specs: ['src/inference-money.spec.ts'],
+    size: 1_000,
+    shown: (n) =>
+      `the same between the real services, each a process: ${n} parallel requests on 3 routers; ${Math.max(3, Math.floor(n / 20))} times kill -9 of a router, every third time with identity-billing, every third with PostgreSQL; the ledger reconciles`,
+  },
   archive: {
     project: 'libs/archive',
     specs: ['test/hostile.spec.ts', 'test/valid.spec.ts'],

@@ -26,6 +26,7 @@ import { InferenceFigures } from './requests/inference-figures.js';
 import { RequestLog } from './requests/request-log.js';
 import { SimulatorUpstream } from './simulator/simulator.js';
 import { Breakers } from './upstreams/breakers.js';
+import { Deadlines } from './upstreams/deadlines.js';
 import { HttpUpstream } from './upstreams/http-upstream.js';
 import { Upstreams } from './upstreams/upstreams.js';
 
@@ -65,6 +66,7 @@ const folderOf = ({ config, home }: Runtime): Promise<RouterFolder> =>
     Breakers,
     Clock,
     Completions,
+    Deadlines,
     Formats,
     Generation,
     HttpUpstream,

@@ -5,7 +5,8 @@ import type { Completed } from '../src/completions/completions.service.js';
 import { upstreamAnswer } from '../src/completions/upstream-answers.js';
 import { dialects } from '../src/dialects/registry.js';
 import type { PlainWriter, StreamWriter } from '../src/formats/format.js';
-import { readEvents } from '../src/upstreams/event-stream.js';
+import { readerFor } from '../src/upstreams/event-stream.js';
+import type { UpstreamEvent } from '../src/upstreams/upstream-event.js';
 import { UpstreamError } from '../src/upstreams/upstream.js';
 
 /*
@@ -79,9 +80,13 @@ export async function replay(golden: GoldenStream, split: 'events' | number = 'e
   const reader = new AnswerReader({ dialect, provider }, false);
   const batches: Piece[][] = [];
   try {
-    const answer = { contentType: 'text/event-stream', body: bodyOf(golden, split) };
-    for await (const events of readEvents(answer, 0, () => undefined))
-      batches.push(events.flatMap((event) => reader.read(event) ?? []));
+    const stream = readerFor('text/event-stream');
+    const take = (events: readonly UpstreamEvent[]) => {
+      if (events.length > 0) batches.push(events.flatMap((event) => reader.read(event) ?? []));
+    };
+    for (const part of partsOf(golden, split)) if (!stream.isOver) take(stream.feed(part));
+    if (golden.scenario.startsWith('cut')) throw new UpstreamError('broken', 'connection reset');
+    if (!stream.isOver) take(stream.end());
     if (!reader.finish) throw new UpstreamError('broken', 'no finish reason');
   } catch (error) {
     if (!(error instanceof UpstreamError)) throw error;
@@ -91,17 +96,13 @@ export async function replay(golden: GoldenStream, split: 'events' | number = 'e
   return { batches, completed, error: null };
 }
 
-async function* bodyOf(
-  { bytes, scenario }: GoldenStream,
-  split: 'events' | number,
-): AsyncGenerator<Uint8Array> {
+function* partsOf({ bytes }: GoldenStream, split: 'events' | number): Generator<Buffer> {
   if (split === 'events') {
     for (const part of bytes.toString('latin1').split(/(?<=\r?\n\r?\n)/)) yield Buffer.from(part, 'latin1');
   } else {
     const size = split || bytes.length;
     for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
   }
-  if (scenario.startsWith('cut')) throw new Error('connection reset');
 }
 
 /**

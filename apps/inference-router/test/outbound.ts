@@ -3,12 +3,14 @@ import { createMetrics, Figures } from '@nebo/telemetry';
 import { type Logger, pino } from 'pino';
 import type { Catalogue } from '../src/catalogue/catalogue.js';
 import { readCatalogue } from '../src/catalogue/config-file.js';
+import { Cancel } from '../src/completions/cancel.js';
 import { AnswerReader, type Piece } from '../src/completions/answer-reader.js';
 import type { Order } from '../src/completions/order.js';
 import type { Counters, Finish } from '../src/dialects/dialect.js';
 import { Images } from '../src/images/images.js';
 import { SimulatorUpstream } from '../src/simulator/simulator.js';
 import { Breakers } from '../src/upstreams/breakers.js';
+import { Deadlines } from '../src/upstreams/deadlines.js';
 import { HttpUpstream } from '../src/upstreams/http-upstream.js';
 import { Upstreams } from '../src/upstreams/upstreams.js';
 
@@ -35,7 +37,7 @@ export interface Outbound {
   log: Record<string, unknown>[];
   order(model: string, more?: Partial<Order>): Order;
   /** Opens and reads an answer to its end. */
-  ask(order: Order, signal?: AbortSignal): Promise<ReadAnswer>;
+  ask(order: Order, cancel?: Cancel): Promise<ReadAnswer>;
   stop(): Promise<void>;
 }
 
@@ -50,13 +52,15 @@ export function startOutbound(config: string, env: Record<string, string> = {}):
   const catalogue = readCatalogue('inference.yaml', config, runtime.config);
   const figures = new Figures();
   const health = new HealthRegistry();
-  const http = new HttpUpstream(runtime);
+  const deadlines = new Deadlines();
+  const http = new HttpUpstream(deadlines, runtime);
   const breakers = new Breakers(runtime, createMetrics('inference-router', figures), health, catalogue);
   const upstreams = new Upstreams(
     http,
     new SimulatorUpstream(runtime),
     breakers,
     new Images(runtime),
+    deadlines,
     runtime,
   );
   const outbound: Outbound = {
@@ -77,20 +81,29 @@ export function startOutbound(config: string, env: Record<string, string> = {}):
       stream: true,
       ...more,
     }),
-    ask: (order, signal = new AbortController().signal) => ask(upstreams, order, signal),
-    stop: () => http.onApplicationShutdown(),
+    ask: (order, cancel = new Cancel()) => ask(upstreams, order, cancel),
+    stop: async () => {
+      deadlines.onModuleDestroy();
+      await http.onApplicationShutdown();
+    },
   };
   return outbound;
 }
 
-async function ask(upstreams: Upstreams, order: Order, signal: AbortSignal): Promise<ReadAnswer> {
-  const answer = await upstreams.open(order, signal);
-  const reader = new AnswerReader(answer.route, order.effort === 'none');
+async function ask(upstreams: Upstreams, order: Order, cancel: Cancel): Promise<ReadAnswer> {
   const pieces: Piece[] = [];
-  for (const event of answer.first) pieces.push(...[reader.read(event) ?? []].flat());
-  for await (const events of answer.rest)
-    for (const event of events) pieces.push(...[reader.read(event) ?? []].flat());
-  return { upstream: answer.route.provider.name, ...together(pieces, reader) };
+  let upstream = '';
+  let reader!: AnswerReader;
+  await upstreams.answer(order, cancel, {
+    began: (route) => {
+      upstream = route.provider.name;
+      reader = new AnswerReader(route, order.effort === 'none');
+    },
+    events: (events) => {
+      for (const event of events) pieces.push(...[reader.read(event) ?? []].flat());
+    },
+  });
+  return { upstream, ...together(pieces, reader) };
 }
 
 /** Puts pieces together as a client would. */

@@ -7,6 +7,7 @@ import {
   notFound,
   unsupportedMediaType,
 } from './errors.js';
+import { inferenceErrorBody } from './inference-errors.js';
 
 describe('error answers', () => {
   it('show code and message of what a caller may see', () => {
@@ -15,6 +16,26 @@ describe('error answers', () => {
       body: { error: { code: 'not_found' } },
     });
     expect(errorAnswer(unsupportedMediaType('application/gzip'), 'r').status).toBe(415);
+  });
+
+  it('carry more fields for programs, in both shapes, and never instead of code and message', () => {
+    const fields = { affordable_max_tokens: 120, code: 'other', details: { available: '7' } };
+    const answer = errorAnswer(new ApiError(402, 'insufficient_balance', 'no money', { fields }), 'r');
+    expect(answer.body.error).toEqual({
+      affordable_max_tokens: 120,
+      code: 'insufficient_balance',
+      message: 'no money',
+      details: { available: '7' },
+    });
+    const error = {
+      type: 'billing_error',
+      code: 'insufficient_balance',
+      message: 'no money',
+      affordable_max_tokens: 120,
+      details: { available: '7' },
+    };
+    expect(inferenceErrorBody('/v1/chat/completions', answer)).toEqual({ error });
+    expect(inferenceErrorBody('/v1/messages?beta=true', answer)).toEqual({ type: 'error', error });
   });
 
   it('422 has the fields in both forms', () => {

@@ -17,7 +17,9 @@ describe.each(['local', 'remote'])('peers over a %s target', (form) => {
       operation: request.headers['x-nebo-operation'],
     }));
     service.all('/refuse', (_request, reply) =>
-      reply.status(402).send({ error: { code: 'insufficient_balance', message: 'no money' } }),
+      reply
+        .status(402)
+        .send({ error: { code: 'insufficient_balance', message: 'no money', details: { available: '7' } } }),
     );
     service.all('/break', (_request, reply) =>
       reply.status(500).send({ error: { code: 'internal_error', message: 'password' } }),
@@ -53,6 +55,7 @@ describe.each(['local', 'remote'])('peers over a %s target', (form) => {
     await expect(peers.call('billing', '/refuse', { account: null })).rejects.toMatchObject({
       status: 402,
       code: 'insufficient_balance',
+      fields: { details: { available: '7' } },
     });
     const failure = peers.call('billing', '/break', { account: null });
     await expect(failure).rejects.toMatchObject({ status: 503, code: 'unavailable' });

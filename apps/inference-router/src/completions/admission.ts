@@ -8,6 +8,7 @@ import { type Reserved, Settlements } from '../money/settlements.js';
 import { type Tariff, worstCase } from './cost.js';
 import { inputBound } from './input-bound.js';
 import type { Order } from './order.js';
+import type { Cancel } from './cancel.js';
 import { ReasoningMemory } from './reasoning-memory.js';
 
 /** An order whose worst case is held. */
@@ -38,15 +39,10 @@ export class Admission {
   ) {}
 
   /**
-   * @param gone aborts when the client has left: a request that waits for money is dropped then
+   * @param gone cancelled when the client has left: a request that waits for money is dropped then
    * @throws ApiError 402 when the worst case cannot be covered, 503 when price or balance cannot be read
    */
-  async admit(
-    asked: Order,
-    caller: InferenceIdentity,
-    requestId: string,
-    gone?: AbortSignal,
-  ): Promise<Admitted> {
+  async admit(asked: Order, caller: InferenceIdentity, requestId: string, gone: Cancel): Promise<Admitted> {
     const startedAt = new Date();
     checkPictures(asked.messages);
     // What is put back is sent to the vendor, so it is part of the worst case.

@@ -4,7 +4,7 @@ import { ApiError, RUNTIME, type Runtime, unavailable } from '@nebo/service-kit'
 import type { Counters, Finish } from '../dialects/dialect.js';
 import { Settlements } from '../money/settlements.js';
 import { type Outcome, RequestLog } from '../requests/request-log.js';
-import type { UpstreamEvent } from '../upstreams/upstream-event.js';
+import { Cancel } from './cancel.js';
 import { UpstreamError } from '../upstreams/upstream.js';
 import { Upstreams } from '../upstreams/upstreams.js';
 import type { Admitted } from './admission.js';
@@ -15,7 +15,7 @@ import { upstreamAnswer } from './upstream-answers.js';
 
 /** Where the pieces of an answer go. */
 export interface Sink {
-  /** Takes pieces that came together; resolves when more can be taken. */
+  /** Takes pieces that came together. What it returns, if anything, resolves when more can be taken. */
   pieces(pieces: readonly Piece[]): void | Promise<void>;
 }
 
@@ -37,7 +37,7 @@ const stopGrace = 3_000;
 interface Run {
   admitted: Admitted;
   /** Ends the upstream request. */
-  upstream: AbortController;
+  upstream: Cancel;
   reader: AnswerReader | null;
   route: string | null;
   firstByteAt: Date | null;
@@ -67,19 +67,19 @@ export class Completions implements OnModuleDestroy {
     let timer: NodeJS.Timeout | undefined;
     await Promise.race([all, new Promise((resolve) => (timer = setTimeout(resolve, stopGrace)))]);
     clearTimeout(timer);
-    for (const run of this.running.keys()) run.upstream.abort(unavailable('the service is being stopped'));
+    for (const run of this.running.keys()) run.upstream.cancel(unavailable('the service is being stopped'));
     await all;
   }
 
   /**
    * Runs an order to its end. When it returns, the settlement is durable and the format may send its last bytes.
-   * @param gone aborts when the client has left
+   * @param gone cancelled when the client has left
    * @throws ApiError when there is no (complete) answer; nothing is charged then. ClientGone when nobody waits for one
    */
-  run(admitted: Admitted, sink: Sink, gone: AbortSignal): Promise<Completed> {
+  run(admitted: Admitted, sink: Sink, gone: Cancel): Promise<Completed> {
     const run: Run = {
       admitted,
-      upstream: new AbortController(),
+      upstream: new Cancel(),
       reader: null,
       route: null,
       firstByteAt: null,
@@ -91,45 +91,44 @@ export class Completions implements OnModuleDestroy {
     return work;
   }
 
-  private async runToEnd(run: Run, sink: Sink, gone: AbortSignal): Promise<Completed> {
-    const onGone = () => void this.clientLeft(run);
+  private async runToEnd(run: Run, sink: Sink, gone: Cancel): Promise<Completed> {
+    const off = gone.onCancel(() => void this.clientLeft(run));
     let completed: Completed;
     try {
       if (this.stopping) throw unavailable('the service is being stopped');
-      if (gone.aborted) await this.clientLeft(run);
-      else gone.addEventListener('abort', onGone, { once: true });
       const reader = await this.read(run, sink, gone);
       completed = await this.settle(run, reader);
       this.note(run, run.isDraining ? 'drained' : reader.counters ? 'complete' : 'uncounted', 200, completed);
       this.remember(run.admitted, reader);
     } catch (error) {
-      throw await this.failed(run, error, gone.aborted);
+      throw await this.failed(run, error, gone.reason !== null);
     } finally {
-      gone.removeEventListener('abort', onGone);
+      off();
     }
     if (run.isDraining) throw new ClientGone();
     return completed;
   }
 
-  private async read(run: Run, sink: Sink, gone: AbortSignal): Promise<AnswerReader> {
+  private async read(run: Run, sink: Sink, gone: Cancel): Promise<AnswerReader> {
     const { order } = run.admitted;
-    const answer = await this.upstreams.open(order, run.upstream.signal);
-    run.route = answer.route.provider.name;
-    run.firstByteAt = new Date();
-    const reader = new AnswerReader(answer.route, order.effort === 'none');
-    run.reader = reader;
-    const take = async (events: readonly UpstreamEvent[]) => {
-      const pieces: Piece[] = [];
-      for (const event of events) {
-        const piece = reader.read(event);
-        if (piece) pieces.push(piece);
-      }
-      run.pieces += pieces.length;
-      if (pieces.length > 0 && !gone.aborted) await sink.pieces(pieces);
-    };
-    await take(answer.first);
-    for await (const events of answer.rest) await take(events);
-    run.upstream.signal.throwIfAborted();
+    let reader!: AnswerReader;
+    await this.upstreams.answer(order, run.upstream, {
+      began: (route) => {
+        run.route = route.provider.name;
+        run.firstByteAt = new Date();
+        run.reader = reader = new AnswerReader(route, order.effort === 'none');
+      },
+      events: (events) => {
+        const pieces: Piece[] = [];
+        for (const event of events) {
+          const piece = reader.read(event);
+          if (piece) pieces.push(piece);
+        }
+        run.pieces += pieces.length;
+        return pieces.length > 0 && gone.reason === null ? sink.pieces(pieces) : undefined;
+      },
+    });
+    run.upstream.throwIfCancelled();
     // An end without a finish reason is a cut that looks clean.
     if (!reader.finish) throw new UpstreamError('broken', 'the answer ended without a finish reason');
     return reader;
@@ -185,12 +184,12 @@ export class Completions implements OnModuleDestroy {
   private async clientLeft(run: Run): Promise<void> {
     const { key, account } = run.admitted;
     run.isDraining = await this.log.isInDrainMode(key, account).catch(() => false);
-    if (!run.isDraining) run.upstream.abort(new Error('the client left'));
+    if (!run.isDraining) run.upstream.cancel(new Error('the client left'));
   }
 
   /** Ends a run that has no complete answer; returns what is thrown. */
   private async failed(run: Run, error: unknown, isGone: boolean): Promise<Error> {
-    run.upstream.abort(error);
+    run.upstream.cancel(error as Error);
     const counters = run.reader?.counters;
     if (isGone && !run.isDraining && counters) {
       // Counters that were reported before the client left are billed.

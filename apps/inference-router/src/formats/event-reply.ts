@@ -1,13 +1,13 @@
-import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import { Deadline, type Deadlines } from '../upstreams/deadlines.js';
 
 /**
  * A stream of server-sent events to a client. Its head leaves with the first event, so that a request that fails before
  * gets a plain error; when nothing comes for a while, the head and comments keep the connection alive.
  */
 export class EventReply {
-  private timer: NodeJS.Timeout | undefined;
-  private written = Date.now();
+  /** Passes when nothing was sent for a while. */
+  private silence: Deadline;
 
   /**
    * @param keepAlive milliseconds of silence after which `beat` is sent
@@ -16,10 +16,12 @@ export class EventReply {
   constructor(
     private readonly raw: ServerResponse,
     private readonly headers: Readonly<Record<string, string>>,
-    private readonly keepAlive: number,
+    keepAlive: number,
     private readonly beat: string,
+    private readonly deadlines: Deadlines,
   ) {
-    this.timer = setInterval(() => this.keepOpen(), Math.max(10, keepAlive / 4)).unref();
+    this.silence = new Deadline(keepAlive, () => this.keepOpen());
+    deadlines.watch(this.silence);
   }
 
   /** Has anything been sent? From then on errors are events. */
@@ -27,20 +29,24 @@ export class EventReply {
     return this.raw.headersSent;
   }
 
-  /** Sends text; resolves when the client takes more, or is gone. */
-  async write(text: string): Promise<void> {
-    if (text === '' || this.raw.destroyed || this.raw.writableEnded) return;
+  /** Sends text. @returns nothing, or what resolves when the client takes more, or is gone */
+  write(text: string): Promise<void> | void {
+    const { raw } = this;
+    if (text === '' || raw.destroyed || raw.writableEnded) return;
     this.begin();
-    this.written = Date.now();
-    if (this.raw.write(text)) return;
+    this.silence.touch();
+    if (raw.write(text)) return;
     // Reading no faster than the client does keeps memory flat.
-    const wait = new AbortController();
-    await Promise.race([
-      once(this.raw, 'drain', { signal: wait.signal }),
-      once(this.raw, 'close', { signal: wait.signal }),
-    ]).catch(() => undefined);
-    wait.abort();
-    this.written = Date.now();
+    return new Promise((resolve) => {
+      const done = () => {
+        raw.off('drain', done);
+        raw.off('close', done);
+        this.silence.touch();
+        resolve();
+      };
+      raw.on('drain', done);
+      raw.on('close', done);
+    });
   }
 
   /** Sends the last text and ends. */
@@ -53,7 +59,7 @@ export class EventReply {
 
   /** Ends the heartbeat; for a request that is answered otherwise. */
   close(): void {
-    clearInterval(this.timer);
+    this.deadlines.forget(this.silence);
   }
 
   private begin(): void {
@@ -68,15 +74,13 @@ export class EventReply {
   }
 
   private keepOpen(): void {
-    if (
-      Date.now() - this.written < this.keepAlive ||
-      this.raw.destroyed ||
-      this.raw.writableEnded ||
-      this.raw.writableNeedDrain
-    )
-      return;
-    this.begin();
-    this.written = Date.now();
-    this.raw.write(this.beat);
+    if (this.raw.destroyed || this.raw.writableEnded) return;
+    // Whoever takes nothing needs no more of it.
+    if (!this.raw.writableNeedDrain) {
+      this.begin();
+      this.raw.write(this.beat);
+    }
+    this.silence.touch();
+    this.deadlines.watch(this.silence);
   }
 }

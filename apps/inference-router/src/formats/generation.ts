@@ -15,8 +15,10 @@ import {
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Catalogue } from '../catalogue/catalogue.js';
 import { type Admitted, Admission } from '../completions/admission.js';
+import { Cancel } from '../completions/cancel.js';
 import { ClientGone, Completions } from '../completions/completions.service.js';
 import { InferenceFigures } from '../requests/inference-figures.js';
+import { Deadlines } from '../upstreams/deadlines.js';
 import { EventReply } from './event-reply.js';
 import type { Format, FormatRequest } from './format.js';
 import { Formats } from './formats.js';
@@ -32,6 +34,7 @@ export class Generation implements DirectHandler {
     private readonly admission: Admission,
     private readonly completions: Completions,
     private readonly figures: InferenceFigures,
+    private readonly deadlines: Deadlines,
     @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'config' | 'log'>,
   ) {
     this.keepAlive = runtime.config.int('NEBO_INFERENCE_KEEP_ALIVE', 15, { min: 1 }) * 1_000;
@@ -62,15 +65,15 @@ export class Generation implements DirectHandler {
     requestId: string,
     raw: ServerResponse,
   ): Promise<void> {
-    const gone = new AbortController();
+    const gone = new Cancel();
     raw.once('close', () => {
-      if (!raw.writableFinished) gone.abort();
+      if (!raw.writableFinished) gone.cancel(new Error('the client left'));
     });
     try {
       const asked = format.read(body, this.catalogue, caller);
-      const admitted = await this.admission.admit(asked.order, caller, requestId, gone.signal);
-      if (asked.order.stream) await this.stream(format, asked, admitted, raw, gone.signal);
-      else await this.plain(format, asked, admitted, raw, gone.signal);
+      const admitted = await this.admission.admit(asked.order, caller, requestId, gone);
+      if (asked.order.stream) await this.stream(format, asked, admitted, raw, gone);
+      else await this.plain(format, asked, admitted, raw, gone);
     } catch (error) {
       this.fail(format, error, requestId, raw);
     }
@@ -81,7 +84,7 @@ export class Generation implements DirectHandler {
     asked: FormatRequest,
     admitted: Admitted,
     raw: ServerResponse,
-    gone: AbortSignal,
+    gone: Cancel,
   ): Promise<void> {
     const answer = asked.plain(admitted);
     const completed = await this.completions.run(admitted, { pieces: (pieces) => answer.add(pieces) }, gone);
@@ -96,10 +99,16 @@ export class Generation implements DirectHandler {
     asked: FormatRequest,
     admitted: Admitted,
     raw: ServerResponse,
-    gone: AbortSignal,
+    gone: Cancel,
   ): Promise<void> {
     const writer = asked.stream(admitted);
-    const events = new EventReply(raw, headersOf(format, admitted), this.keepAlive, writer.beat);
+    const events = new EventReply(
+      raw,
+      headersOf(format, admitted),
+      this.keepAlive,
+      writer.beat,
+      this.deadlines,
+    );
     try {
       const completed = await this.completions.run(
         admitted,

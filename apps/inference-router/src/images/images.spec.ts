@@ -1,3 +1,4 @@
+import { Cancel } from '../completions/cancel.js';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { ApiError } from '@nebo/service-kit';
@@ -199,13 +200,10 @@ models:
   });
 
   it('a client that leaves ends the fetching', async () => {
-    const gone = new AbortController();
-    const work = outbound.ask(
-      outbound.order('kimi-k3', { messages: user(image(`${web}/slow`)) }),
-      gone.signal,
-    );
+    const gone = new Cancel();
+    const work = outbound.ask(outbound.order('kimi-k3', { messages: user(image(`${web}/slow`)) }), gone);
     while (seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
-    gone.abort(new Error('left'));
+    gone.cancel(new Error('left'));
     await expect(work).rejects.toThrow('left');
     expect(vendor.calls()).toBe(0);
   });

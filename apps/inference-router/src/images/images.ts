@@ -137,7 +137,8 @@ function linksOf(messages: readonly OrderMessage[]): Map<string, string> {
 
 const noLinks: ReadonlyMap<string, string> = new Map();
 
-const hasPicture = (messages: readonly OrderMessage[]): boolean =>
+/** Is there any picture in a history? */
+export const hasPicture = (messages: readonly OrderMessage[]): boolean =>
   messages.some(
     ({ content }) =>
       typeof content !== 'string' && content?.some((part: OrderPart) => part.type === 'image_url'),

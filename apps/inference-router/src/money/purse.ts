@@ -1,5 +1,6 @@
 import type { Nano, SliceCaller, SliceInfo, SliceTakeRequest } from '@nebo/contracts';
 import { ApiError, billingUnavailable, unauthorized } from '@nebo/service-kit';
+import type { Cancel } from '../completions/cancel.js';
 import type { Billing } from './billing.js';
 import { CallGate } from './call-gate.js';
 import type { Clock } from './clock.js';
@@ -97,7 +98,7 @@ export class Purse extends SliceSet {
    * @param gone drops the request from the queue
    * @throws MoneyRefused, ApiError 503 `billing_unavailable`, 401 for an account or key that is gone
    */
-  hold(amount: Nano, key: string | null, gone?: AbortSignal): Hold | Promise<Hold> {
+  hold(amount: Nano, key: string | null, gone?: Cancel): Hold | Promise<Hold> {
     const now = this.ground.clock.now();
     this.lastUse = now;
     if (this.waiters.length === 0 && this.covers(amount, key, now)) {
@@ -168,18 +169,18 @@ export class Purse extends SliceSet {
     return true;
   }
 
-  private wait(amount: Nano, key: string | null, gone?: AbortSignal): Promise<Hold> {
+  private wait(amount: Nano, key: string | null, gone?: Cancel): Promise<Hold> {
     return new Promise<Hold>((resolve, reject) => {
       const waiter: Waiter = { amount, key, resolve, reject, recalled: false, rounds: 0 };
       const leave = () => {
         this.reject(waiter, billingUnavailable(new Error('the client left while its request waited')));
         this.serve();
       };
-      if (gone?.aborted) return reject(billingUnavailable(new Error('the client left')));
+      if (gone?.reason) return reject(billingUnavailable(new Error('the client left')));
       if (gone) {
-        gone.addEventListener('abort', leave, { once: true });
-        waiter.resolve = (hold) => (gone.removeEventListener('abort', leave), resolve(hold));
-        waiter.reject = (error) => (gone.removeEventListener('abort', leave), reject(error));
+        const off = gone.onCancel(leave);
+        waiter.resolve = (hold) => (off(), resolve(hold));
+        waiter.reject = (error) => (off(), reject(error));
       }
       this.waiters.push(waiter);
       // Those before it may wait for others, not for what is here.

@@ -1,6 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { Nano, SliceCaller, SliceInfo, SliceRecall } from '@nebo/contracts';
 import { ApiError, billingUnavailable, RUNTIME, type Runtime } from '@nebo/service-kit';
+import type { Cancel } from '../completions/cancel.js';
 import { Billing } from './billing.js';
 import { Clock } from './clock.js';
 import { MoneyMetrics } from './money-metrics.js';
@@ -74,7 +75,7 @@ export class Purses {
    * @param key a key with a monthly limit, or null
    * @throws as `Purse.hold`
    */
-  hold(account: string, amount: Nano, key: string | null, gone?: AbortSignal): Hold | Promise<Hold> {
+  hold(account: string, amount: Nano, key: string | null, gone?: Cancel): Hold | Promise<Hold> {
     if (!this.isOpen) throw billingUnavailable(new Error('this router is not open'));
     let purse = this.byAccount.get(account);
     if (!purse) this.byAccount.set(account, (purse = new Purse(account, this.ground)));

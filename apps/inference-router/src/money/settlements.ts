@@ -13,7 +13,8 @@ import {
   type UsageFacts,
 } from '@nebo/contracts';
 import type { Subscription } from '@nebo/bus';
-import { billingUnavailable, HealthRegistry, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { ApiError, billingUnavailable, HealthRegistry, RUNTIME, type Runtime } from '@nebo/service-kit';
+import type { Cancel } from '../completions/cancel.js';
 import { Billing } from './billing.js';
 import { Clock } from './clock.js';
 import { Delivery } from './delivery.js';
@@ -26,7 +27,7 @@ import { RouterFolder } from './router-folder.js';
 import { SettlementLog } from './settlement-log.js';
 
 /** How long a stop waits for identity-billing to take what is left. Milliseconds. */
-const stopPatience = 2_000;
+const stopPatience = 1_500;
 const longestRetry = 2_000;
 
 /** What a request holds money for. */
@@ -121,10 +122,10 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
 
   /**
    * Holds the worst case of a request: at once where its slice covers it.
-   * @param gone aborts when the client has left; a request that waits for money is dropped then
+   * @param gone cancelled when the client has left; a request that waits for money is dropped then
    * @throws MoneyRefused when it cannot be covered; ApiError 503 `billing_unavailable` when nobody can tell
    */
-  async reserve(terms: Terms, gone?: AbortSignal): Promise<Reserved> {
+  async reserve(terms: Terms, gone?: Cancel): Promise<Reserved> {
     try {
       if (this.stopped) throw billingUnavailable(new Error('the service is being stopped'));
       if (!this.purses.isOpen) await this.open();
@@ -132,7 +133,8 @@ export class Settlements implements OnApplicationBootstrap, BeforeApplicationShu
       const hold = this.purses.hold(terms.account, terms.amount, key, gone);
       return { terms, hold: hold instanceof Promise ? await hold : hold };
     } catch (error) {
-      this.metrics.refusal(error instanceof MoneyRefused ? error.code : 'billing_unavailable');
+      const isKnown = error instanceof MoneyRefused || error instanceof ApiError;
+      this.metrics.refusal(isKnown ? error.code : 'failed');
       throw error;
     }
   }

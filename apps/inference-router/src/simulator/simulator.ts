@@ -3,7 +3,9 @@ import { Inject, Injectable } from '@nestjs/common';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import type { Route } from '../catalogue/catalogue.js';
 import type { OrderMessage, Tool } from '../completions/order.js';
-import type { Upstream, UpstreamAnswer } from '../upstreams/upstream.js';
+import { Cancel } from '../completions/cancel.js';
+import { UpstreamEvent } from '../upstreams/upstream-event.js';
+import type { AnswerTaker, Sending, Upstream } from '../upstreams/upstream.js';
 import { countPrompt, lastUserText, pieces } from './simulated-text.js';
 import { wantedTool } from './simulated-tools.js';
 
@@ -28,38 +30,45 @@ export class SimulatorUpstream implements Upstream {
     this.pause = runtime.config.int('NEBO_SIMULATOR_PAUSE_MS', 2, { max: 10_000 });
   }
 
-  async open(_route: Route, body: Record<string, unknown>, signal: AbortSignal): Promise<UpstreamAnswer> {
-    return {
-      contentType: 'text/event-stream',
-      body: this.stream(body as unknown as SimulatorRequest, signal),
-    };
+  send(_route: Route, body: Record<string, unknown>, taker: AnswerTaker): Sending {
+    const cancel = new Cancel();
+    this.stream(body as unknown as SimulatorRequest, taker, cancel).then(
+      () => taker.ended(),
+      (error: Error) => taker.failed(cancel.reason ?? error),
+    );
+    return cancel;
   }
 
-  private async *stream(request: SimulatorRequest, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  private async stream(request: SimulatorRequest, taker: AnswerTaker, cancel: Cancel): Promise<void> {
     let output = 0;
     let reasoning = 0;
-    const event = (value: object) =>
-      Buffer.from(`data: ${JSON.stringify({ object: 'chat.completion.chunk', ...value })}\n\n`);
+    const event = async (value: object) => {
+      cancel.throwIfCancelled();
+      const data = JSON.stringify({ object: 'chat.completion.chunk', ...value });
+      await taker.events([new UpstreamEvent(data)]);
+    };
     const chunk = (delta: object, finish: string | null = null) =>
       event({ choices: [{ index: 0, delta, finish_reason: finish }] });
     const hasRoom = () => output < request.max_tokens;
-    yield chunk({ role: 'assistant', content: '' });
+    const { signal } = cancel;
+    // As over a network: nothing comes before the request is under way.
+    await nextTurn();
+    await chunk({ role: 'assistant', content: '' });
     let finish = 'stop';
     for (const part of answerParts(request)) {
       if (!hasRoom()) {
         finish = 'length';
         break;
       }
-      signal.throwIfAborted();
       await (this.pause > 0 ? sleep(this.pause, undefined, { signal }) : nextTurn(undefined, { signal }));
       output += part.tokens;
       if ('reasoning_content' in part.delta) reasoning += part.tokens;
       if ('tool_calls' in part.delta) finish = 'tool_calls';
-      yield chunk(part.delta);
+      await chunk(part.delta);
     }
-    yield chunk({}, finish);
+    await chunk({}, finish);
     const input = countPrompt(request.messages, request.tools);
-    yield event({
+    await event({
       choices: [],
       usage: {
         prompt_tokens: input,
@@ -68,7 +77,6 @@ export class SimulatorUpstream implements Upstream {
         completion_tokens_details: { reasoning_tokens: reasoning },
       },
     });
-    yield Buffer.from('data: [DONE]\n\n');
   }
 }
 

@@ -1,118 +1,158 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
+import type { Provider } from '../catalogue/catalogue.js';
+import type { Deadlines } from './deadlines.js';
+import { Deadline } from './deadlines.js';
+import { type EventReader, readerFor } from './event-stream.js';
+import { Refusal } from './refusal.js';
+import { type AnswerTaker, type Sending, UpstreamError } from './upstream.js';
 
-/** Bytes that may wait for their reader before the connection is told to pause. */
-const highWater = 256 * 1024;
+/** What the end of a body may take after `[DONE]`, milliseconds. */
+const endLimit = 1_000;
 
 /**
- * One request and its answer on undici's own interface: no stream object in between. All that came since the last read is
- * given out at once, so that events which arrive together leave together; a reader that falls behind pauses the
- * connection. Aborting the signal closes the connection at once, in whichever phase it is.
+ * One request and its answer on undici's own interface, without a stream or a promise in between: what one read of the
+ * connection brings goes on at once and together. A taker that falls behind pauses the connection.
  */
-export class Exchange implements Dispatcher.DispatchHandler, AsyncIterableIterator<Uint8Array> {
-  /** Status of the answer. Rejects when there is none. */
-  readonly head: Promise<number>;
-  private headers: IncomingHttpHeaders = {};
+export class Exchange implements Dispatcher.DispatchHandler, Sending {
   private controller: Dispatcher.DispatchController | undefined;
+  private reader: EventReader | undefined;
+  private refusal: Refusal | undefined;
   private parts: Buffer[] = [];
-  private waiting = 0;
+  private isQueued = false;
   private isPaused = false;
   private isOver = false;
-  private failure: Error | undefined;
-  private wake: (() => void) | undefined;
-  private resolveHead!: (status: number) => void;
-  private rejectHead!: (error: Error) => void;
-  private readonly onAbort = () => this.abort(reasonOf(this.signal));
+  private ending: Deadline | undefined;
 
-  constructor(private readonly signal: AbortSignal) {
-    this.head = new Promise((resolve, reject) => {
-      this.resolveHead = resolve;
-      this.rejectHead = reject;
-    });
-    signal.addEventListener('abort', this.onAbort, { once: true });
-  }
+  constructor(
+    private readonly provider: Provider,
+    private readonly taker: AnswerTaker,
+    private readonly deadlines: Deadlines,
+  ) {}
 
-  header(name: string): string {
-    return String(this.headers[name] ?? '');
+  /** Ends request and answer at once, in whichever phase they are. */
+  cancel(reason: Error): void {
+    if (this.isOver) return;
+    this.fail(reason);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.controller = controller;
-    if (this.failure) controller.abort(this.failure);
+    if (this.isOver) controller.abort(new Error('the answer is not wanted any more'));
   }
 
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
-    if (status < 200) return;
-    this.headers = headers;
-    this.resolveHead(status);
+    if (status < 200 || this.isOver) return;
+    if (status !== 200) {
+      this.refusal = new Refusal(this.provider, status, String(headers['retry-after'] ?? ''));
+      this.endIn(Refusal.timeLimit);
+      return;
+    }
+    const type = String(headers['content-type'] ?? '');
+    this.reader = readerFor(type.split(';', 1)[0]!.trim().toLowerCase());
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, part: Buffer): void {
-    this.parts.push(part);
-    this.waiting += part.length;
-    if (this.waiting > highWater && !this.isPaused) {
-      this.isPaused = true;
-      controller.pause();
+  onResponseData(_: Dispatcher.DispatchController, part: Buffer): void {
+    if (this.refusal) {
+      if (this.refusal.add(part)) this.refuse(this.refusal);
+      return;
     }
-    this.wake?.();
+    if (this.isOver) return;
+    this.parts.push(part);
+    // One read of the connection may hold many parts, each a call of this; they go on together after the last.
+    if (this.isQueued || this.isPaused) return;
+    this.isQueued = true;
+    queueMicrotask(() => this.flush());
   }
 
   onResponseEnd(): void {
+    this.flush();
+    this.forgetEnd();
+    if (this.refusal) return this.refuse(this.refusal);
+    if (this.isOver) return;
+    try {
+      void this.pass(this.reader!.end())?.catch(() => undefined);
+      this.succeed();
+      this.forgetEnd();
+    } catch (error) {
+      this.fail(error as Error);
+    }
+  }
+
+  onResponseError(_: Dispatcher.DispatchController | null, cause: Error): void {
+    // What arrived before is given out first.
+    this.flush();
+    this.forgetEnd();
+    if (this.isOver) return;
+    if (this.refusal) return this.refuse(this.refusal);
     this.isOver = true;
-    this.signal.removeEventListener('abort', this.onAbort);
-    this.wake?.();
+    this.taker.failed(
+      this.reader
+        ? new UpstreamError('broken', `the answer broke off: ${cause.message}`, { cause })
+        : new UpstreamError('unreachable', `${this.provider.name}: ${cause.message}`, { cause }),
+    );
   }
 
-  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
-    this.fail(error);
-  }
-
-  async next(): Promise<IteratorResult<Uint8Array>> {
-    if (this.parts.length === 0 && !this.isOver) {
-      await new Promise<void>((resolve) => (this.wake = resolve));
-      this.wake = undefined;
-    }
-    // What has arrived before a break is given out first.
-    if (this.parts.length > 0) return { done: false, value: this.take() };
-    if (this.failure) throw this.failure;
-    return { done: true, value: undefined };
-  }
-
-  /** The reader leaves: what is still under way is of no use. */
-  async return(): Promise<IteratorResult<Uint8Array>> {
-    if (!this.isOver) this.abort(new Error('the rest of the answer is not wanted'));
-    return { done: true, value: undefined };
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  private take(): Uint8Array {
+  private flush(): void {
+    this.isQueued = false;
     const { parts } = this;
+    if (this.isOver || parts.length === 0 || !this.reader) return;
     this.parts = [];
-    this.waiting = 0;
-    if (this.isPaused) {
-      this.isPaused = false;
-      this.controller?.resume();
+    try {
+      const wait = this.pass(this.reader.feed(parts.length === 1 ? parts[0]! : Buffer.concat(parts)));
+      if (this.reader.isOver) this.succeed();
+      else if (wait) this.pauseUntil(wait);
+    } catch (error) {
+      this.fail(error as Error);
     }
-    return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
   }
 
-  private abort(reason: Error): void {
-    this.parts = [];
-    this.fail(reason);
-    this.controller?.abort(reason);
+  private pauseUntil(wait: Promise<void>): void {
+    this.isPaused = true;
+    this.controller?.pause();
+    wait.then(
+      () => {
+        this.isPaused = false;
+        this.controller?.resume();
+        this.flush();
+      },
+      (error: Error) => this.cancel(error),
+    );
+  }
+
+  private pass(events: Parameters<AnswerTaker['events']>[0]): Promise<void> | void {
+    return events.length > 0 ? this.taker.events(events) : undefined;
+  }
+
+  /** All has been seen. Only the end of the body is missing: reading it lets the connection be used again. */
+  private succeed(): void {
+    this.isOver = true;
+    this.endIn(endLimit);
+    this.taker.ended();
+  }
+
+  private refuse(refusal: Refusal): void {
+    if (this.isOver) return;
+    this.fail(refusal.error());
   }
 
   private fail(error: Error): void {
-    this.failure ??= error;
     this.isOver = true;
-    this.signal.removeEventListener('abort', this.onAbort);
-    this.rejectHead(this.failure);
-    this.wake?.();
+    this.parts = [];
+    this.forgetEnd();
+    this.controller?.abort(error);
+    this.taker.failed(error);
+  }
+
+  private endIn(limit: number): void {
+    this.ending = new Deadline(limit, () => {
+      if (this.refusal && !this.isOver) this.refuse(this.refusal);
+      else this.controller?.abort(new Error('no end after the last event'));
+    });
+    this.deadlines.watch(this.ending);
+  }
+
+  private forgetEnd(): void {
+    if (this.ending) this.deadlines.forget(this.ending);
   }
 }
-
-const reasonOf = ({ reason }: AbortSignal): Error =>
-  reason instanceof Error ? reason : new Error('aborted', { cause: reason });

@@ -4,8 +4,8 @@ import { Pool } from 'undici';
 import type { Provider, Route } from '../catalogue/catalogue.js';
 import { Exchange } from './exchange.js';
 import { limitsOf, type UpstreamLimits, upstreamLimits } from './limits.js';
-import { refusalOf } from './refusal.js';
-import { type Upstream, type UpstreamAnswer, UpstreamError } from './upstream.js';
+import { Deadlines } from './deadlines.js';
+import type { AnswerTaker, Sending, Upstream } from './upstream.js';
 
 /** A vendor's connections and what does not change between its requests. */
 interface Line {
@@ -20,27 +20,19 @@ export class HttpUpstream implements Upstream, OnApplicationShutdown {
   private readonly lines = new Map<Provider, Line>();
   private readonly defaults: UpstreamLimits;
 
-  constructor(@Inject(RUNTIME) runtime: Pick<Runtime, 'config'>) {
+  constructor(
+    private readonly deadlines: Deadlines,
+    @Inject(RUNTIME) runtime: Pick<Runtime, 'config'>,
+  ) {
     this.defaults = upstreamLimits(runtime.config);
   }
 
-  async open(route: Route, body: Record<string, unknown>, signal: AbortSignal): Promise<UpstreamAnswer> {
-    signal.throwIfAborted();
-    const { pool, path, headers } = this.lineOf(route.provider);
-    const exchange = new Exchange(signal);
+  send(route: Route, body: Record<string, unknown>, taker: AnswerTaker): Sending {
+    const { provider } = route;
+    const { pool, path, headers } = this.lineOf(provider);
+    const exchange = new Exchange(provider, taker, this.deadlines);
     pool.dispatch({ path, method: 'POST', headers, body: JSON.stringify(body) }, exchange);
-    let status: number;
-    try {
-      status = await exchange.head;
-    } catch (cause) {
-      signal.throwIfAborted();
-      throw new UpstreamError('unreachable', `${route.provider.name}: ${(cause as Error).message}`, {
-        cause,
-      });
-    }
-    if (status !== 200) throw await refusalOf(route.provider, status, exchange);
-    const contentType = exchange.header('content-type').split(';', 1)[0]!.trim().toLowerCase();
-    return { contentType, body: exchange };
+    return exchange;
   }
 
   async onApplicationShutdown(): Promise<void> {

@@ -1,6 +1,5 @@
 import type { Config } from '@nebo/service-kit';
 import type { Provider } from '../catalogue/catalogue.js';
-import { UpstreamError } from './upstream.js';
 
 /** The operator's limits on upstreams, milliseconds; 0: none. There is no limit on a whole answer. */
 export interface UpstreamLimits {
@@ -25,22 +24,3 @@ export const limitsOf = ({ limits }: Provider, defaults: UpstreamLimits): Upstre
   ...defaults,
   ...limits,
 });
-
-/** Waits for `work` at most `ms` (0: for ever); calls `onLate` and throws UpstreamError `timeout` then. */
-export async function within<T>(ms: number, what: string, work: Promise<T>, onLate: () => void): Promise<T> {
-  if (ms === 0) return work;
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(new UpstreamError('timeout', `${what}: nothing in ${ms / 1_000} s`));
-      onLate();
-    }, ms);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-    // The loser of the race may still fail, and nobody listens any more.
-    work.catch(() => undefined);
-  }
-}

@@ -1,7 +1,9 @@
 import { startUpstreamModel, type UpstreamModel } from '@nebo/test-kit';
+import { Cancel } from '../completions/cancel.js';
 import { upstreamAnswer } from '../completions/upstream-answers.js';
 import { type Outbound, startOutbound } from '../../test/outbound.js';
 import { UpstreamError } from './upstream.js';
+import type { UpstreamEvent } from './upstream-event.js';
 
 describe('routes of a model', () => {
   let first: UpstreamModel;
@@ -142,9 +144,9 @@ models:
   it('clients that leave do not count', async () => {
     first.script(() => ({ hang: true }));
     for (let index = 0; index < 8; index += 1) {
-      await expect(
-        outbound.ask(outbound.order('deepseek-v4-pro'), AbortSignal.timeout(40)),
-      ).rejects.toThrow();
+      const gone = new Cancel();
+      setTimeout(() => gone.cancel(new Error('left')), 40);
+      await expect(outbound.ask(outbound.order('deepseek-v4-pro'), gone)).rejects.toThrow('left');
     }
     expect(await health()).toMatchObject({ ok: true });
   });
@@ -190,13 +192,11 @@ models:
     for (const answer of [{ hang: true }, { chunkDelay: 1_000 }]) {
       first.reset();
       first.next(answer);
-      const gone = new AbortController();
-      const work = outbound
-        .ask(outbound.order('deepseek-v4-pro'), gone.signal)
-        .catch((error: Error) => error);
+      const gone = new Cancel();
+      const work = outbound.ask(outbound.order('deepseek-v4-pro'), gone).catch((error: Error) => error);
       while (first.requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
       await new Promise((resolve) => setTimeout(resolve, 30));
-      gone.abort(new Error('left'));
+      gone.cancel(new Error('left'));
       await first.requests[0]!.answered;
       expect(first.requests[0]!.aborted).toBe(true);
       expect(await work).toBeInstanceOf(Error);
@@ -235,15 +235,21 @@ models:
         response.end('data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n');
       },
     });
-    const { first: begun, rest } = await outbound.upstreams.open(
-      outbound.order('deepseek-v4.1-flash'),
-      new AbortController().signal,
-    );
+    let seen = 0;
+    let goOn!: () => void;
+    const gate = new Promise<void>((resolve) => (goOn = resolve));
+    const answer = outbound.upstreams.answer(outbound.order('deepseek-v4.1-flash'), new Cancel(), {
+      began: () => undefined,
+      events: (events) => {
+        seen += events.length;
+        return gate;
+      },
+    });
     await new Promise((resolve) => setTimeout(resolve, 400));
     // 32 MB do not fit into what sockets and the high-water mark hold.
     expect(isDone).toBe(false);
-    let seen = begun.length;
-    for await (const events of rest) seen += events.length;
+    goOn();
+    await answer;
     expect(seen).toBe(pieces + 1);
   });
 
@@ -262,13 +268,12 @@ models:
         }, 50);
       },
     });
-    const { first: begun, rest } = await outbound.upstreams.open(
-      outbound.order('deepseek-v4-pro'),
-      new AbortController().signal,
-    );
-    const sizes = [begun.length];
-    for await (const events of rest) sizes.push(events.length);
-    expect(sizes).toEqual([1, 5]);
-    expect(begun[0]!.data).toBe(event.slice(6, -2));
+    const batches: (readonly UpstreamEvent[])[] = [];
+    await outbound.upstreams.answer(outbound.order('deepseek-v4-pro'), new Cancel(), {
+      began: () => undefined,
+      events: (events) => void batches.push(events),
+    });
+    expect(batches.map((events) => events.length)).toEqual([1, 5]);
+    expect(batches[0]![0]!.data).toBe(event.slice(6, -2));
   });
 });

@@ -1,27 +1,41 @@
 import type { Provider } from '../catalogue/catalogue.js';
-import type { Exchange } from './exchange.js';
 import { UpstreamError } from './upstream.js';
 
 /** Bytes of an error answer that are read for the log and the client. */
 const errorBytes = 64 * 1024;
-/** Milliseconds that an error answer may take to arrive. */
-const errorTime = 5_000;
 /** Longest time that a vendor may keep its route closed with Retry-After, seconds. */
 const longestWait = 3_600;
 
-/** The error of an answer that is not 200; reads its words. */
-export async function refusalOf(
-  provider: Provider,
-  status: number,
-  exchange: Exchange,
-): Promise<UpstreamError> {
-  const text = await readSome(exchange);
-  const retryAfter = readRetryAfter(exchange.header('retry-after'), Date.now());
-  return new UpstreamError('refused', `${provider.name} answered ${status}: ${text.slice(0, 1_000)}`, {
-    status,
-    ...(retryAfter === null ? {} : { retryAfter }),
-    publicMessage: refusalWords(text, provider),
-  });
+/** An answer that is not 200, while its words arrive. */
+export class Refusal {
+  /** Milliseconds that the words may take to arrive. */
+  static readonly timeLimit = 5_000;
+  private readonly parts: Buffer[] = [];
+  private size = 0;
+
+  constructor(
+    private readonly provider: Provider,
+    private readonly status: number,
+    private readonly retryAfter: string,
+  ) {}
+
+  /** @returns true when enough of it is there */
+  add(part: Buffer): boolean {
+    this.parts.push(part);
+    this.size += part.length;
+    return this.size > errorBytes;
+  }
+
+  error(): UpstreamError {
+    const { provider, status } = this;
+    const text = Buffer.concat(this.parts).toString('utf8');
+    const retryAfter = readRetryAfter(this.retryAfter, Date.now());
+    return new UpstreamError('refused', `${provider.name} answered ${status}: ${text.slice(0, 1_000)}`, {
+      status,
+      ...(retryAfter === null ? {} : { retryAfter }),
+      publicMessage: refusalWords(text, provider),
+    });
+  }
 }
 
 /**
@@ -33,24 +47,6 @@ export function readRetryAfter(text: string, now: number): number | null {
   const seconds = /^\d+(\.\d+)?$/.test(text) ? Number(text) : (Date.parse(text) - now) / 1_000;
   if (!(seconds > 0)) return null;
   return Math.min(Math.ceil(seconds), longestWait);
-}
-
-async function readSome(exchange: Exchange): Promise<string> {
-  const parts: Uint8Array[] = [];
-  let size = 0;
-  const limit = setTimeout(() => void exchange.return(), errorTime);
-  try {
-    for await (const part of exchange) {
-      parts.push(part);
-      size += part.length;
-      if (size > errorBytes) break;
-    }
-  } catch {
-    // What arrived is what there is to tell.
-  } finally {
-    clearTimeout(limit);
-  }
-  return Buffer.concat(parts).toString('utf8');
 }
 
 /** `error.message` of the usual error body, as far as a client may read it; '' when there is none. */

@@ -1,19 +1,28 @@
 import type { Route } from '../catalogue/catalogue.js';
+import type { UpstreamEvent } from './upstream-event.js';
 
-/** Bytes of an upstream's successful answer. */
-export interface UpstreamAnswer {
-  /** Media type without parameters, lower case: an event stream, or JSON from hosts that ignore `stream`. */
-  contentType: string;
-  body: AsyncIterable<Uint8Array>;
+/** Takes an answer as it comes. After `ended` or `failed` nothing comes any more. */
+export interface AnswerTaker {
+  /**
+   * Events that came together. What it returns, if anything, is waited for before more is read.
+   * @throws what is wrong with them: the answer ends, and fails with it
+   */
+  events(events: readonly UpstreamEvent[]): Promise<void> | void;
+  /** The answer is complete. */
+  ended(): void;
+  /** It was not accepted, broke off, or was cancelled: UpstreamError, what `events` threw, or the reason of the cancel. */
+  failed(error: Error): void;
+}
+
+/** A request under way. */
+export interface Sending {
+  /** Ends it at once, in whichever phase it is; the taker is told `failed`, unless it was over before. */
+  cancel(reason: Error): void;
 }
 
 /** A place that answers chat completions: a vendor over HTTP, or the simulator inside this process. */
 export interface Upstream {
-  /**
-   * Sends a request, and answers when the vendor has accepted it. Aborting `signal` ends request and body at once.
-   * @throws UpstreamError when it was not accepted
-   */
-  open(route: Route, body: Record<string, unknown>, signal: AbortSignal): Promise<UpstreamAnswer>;
+  send(route: Route, body: Record<string, unknown>, taker: AnswerTaker): Sending;
 }
 
 /** What may be wrong with an upstream. */

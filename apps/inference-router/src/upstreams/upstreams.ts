@@ -4,24 +4,27 @@ import type { Route } from '../catalogue/catalogue.js';
 import { checkChunk } from '../completions/answer-reader.js';
 import type { Order } from '../completions/order.js';
 import { vendorRequest } from '../dialects/vendor-request.js';
-import { Images } from '../images/images.js';
+import { hasPicture, Images } from '../images/images.js';
 import { SimulatorUpstream } from '../simulator/simulator.js';
 import type { Pass } from './breaker.js';
 import { Breakers } from './breakers.js';
-import { readEvents, type UpstreamEvent } from './event-stream.js';
+import type { Cancel } from '../completions/cancel.js';
+import { Deadline, Deadlines } from './deadlines.js';
 import { HttpUpstream } from './http-upstream.js';
-import { limitsOf, type UpstreamLimits, upstreamLimits, within } from './limits.js';
+import { limitsOf, type UpstreamLimits, upstreamLimits } from './limits.js';
 import { pickOrder } from './pick.js';
-import { UpstreamError } from './upstream.js';
+import { type AnswerTaker, type Sending, type Upstream, UpstreamError } from './upstream.js';
+import type { UpstreamEvent } from './upstream-event.js';
 
 /** Most attempts of one request, whatever the number of its upstreams. */
 const mostAttempts = 3;
 
-/** An answer that has begun: its first events are there. */
-export interface OpenAnswer {
-  route: Route;
-  first: readonly UpstreamEvent[];
-  rest: AsyncGenerator<UpstreamEvent[]>;
+/** Who reads the answer to an order. */
+export interface AnswerListener {
+  /** An upstream answers; its first events follow. Called once. */
+  began(route: Route): void;
+  /** As `AnswerTaker.events`. */
+  events(events: readonly UpstreamEvent[]): Promise<void> | void;
 }
 
 /**
@@ -37,17 +40,18 @@ export class Upstreams {
     private readonly simulator: SimulatorUpstream,
     private readonly breakers: Breakers,
     private readonly images: Images,
+    private readonly deadlines: Deadlines,
     @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'config' | 'log'>,
   ) {
     this.limits = upstreamLimits(runtime.config);
   }
 
   /**
-   * Opens the answer to an order.
-   * @throws UpstreamError of the last upstream, `closed` when none may be tried; ApiError 400 about a picture; or the
-   * abort's reason
+   * Lets an order be answered; done when the answer is complete.
+   * @throws UpstreamError of the last upstream, `closed` when none may be tried; ApiError 400 about a picture; the reason
+   * of `cancel`; or what the listener threw
    */
-  async open(order: Order, signal: AbortSignal): Promise<OpenAnswer> {
+  async answer(order: Order, cancel: Cancel, listener: AnswerListener): Promise<void> {
     const { routes } = order.offer;
     const attempts = pickOrder(routes);
     // A kept connection may have died in silence; with a single route that deserves one more try.
@@ -60,11 +64,12 @@ export class Upstreams {
       const pass = this.breakers.of(route).enter();
       if (!pass) continue;
       made += 1;
+      const attempt = new Attempt(route, pass, listener, this.breakers);
       try {
-        return await this.attempt(order, route, pass, signal);
+        return await this.make(attempt, order, cancel);
       } catch (error) {
-        signal.throwIfAborted();
-        if (!(error instanceof UpstreamError) || error.isAboutRequest) throw error;
+        cancel.throwIfCancelled();
+        if (attempt.hasBegun || !(error instanceof UpstreamError) || error.isAboutRequest) throw error;
         this.runtime.log.warn(
           { err: error, model: order.offer.model.id, upstream: route.provider.name, status: error.status },
           'upstream failed before its first event',
@@ -78,54 +83,100 @@ export class Upstreams {
     });
   }
 
-  /** One attempt; the breaker learns how it ended. */
-  private async attempt(order: Order, route: Route, pass: Pass, signal: AbortSignal): Promise<OpenAnswer> {
-    const attempt = new AbortController();
-    const forward = () => attempt.abort(signal.reason);
-    signal.addEventListener('abort', forward, { once: true });
-    const abort = (reason: Error) => attempt.abort(reason);
-    const { firstByte, idle } = limitsOf(route.provider, this.limits);
-    let rest: AsyncGenerator<UpstreamEvent[]> | undefined;
+  private async make(attempt: Attempt, order: Order, cancel: Cancel): Promise<void> {
+    const { route } = attempt;
+    const limits = limitsOf(route.provider, this.limits);
+    const deadline = new Deadline(limits.firstByte, (late) => attempt.late(late));
+    attempt.deadline = deadline;
+    attempt.idle = limits.idle;
+    this.deadlines.watch(deadline);
+    const off = cancel.onCancel((reason) => attempt.cancel(reason));
     try {
-      signal.throwIfAborted();
-      const sent = await this.images.forRoute(order, route, attempt.signal);
-      const begin = async (): Promise<OpenAnswer> => {
-        const upstream = route.provider.baseUrl === null ? this.simulator : this.http;
-        const answer = await upstream.open(route, vendorRequest(sent, route), attempt.signal);
-        rest = readEvents(answer, idle, abort);
-        const first = await rest.next();
-        if (first.done) throw new UpstreamError('broken', 'an answer without any event');
-        for (const event of first.value) checkChunk(event.json(), route);
-        this.breakers.note(route, pass, null);
-        return { route, first: first.value, rest: this.watched(rest, route, signal, forward) };
-      };
-      return await within(firstByte, 'before the first event', begin(), () => attempt.abort());
+      cancel.throwIfCancelled();
+      const sent = hasPicture(order.messages)
+        ? await this.images.forRoute(order, route, cancel.signal)
+        : order;
+      const upstream = route.provider.baseUrl === null ? this.simulator : this.http;
+      await attempt.send(upstream, vendorRequest(sent, route));
     } catch (error) {
-      this.breakers.note(route, pass, signal.aborted ? undefined : error);
-      signal.removeEventListener('abort', forward);
-      // Whatever is still open there must not go on generating.
-      attempt.abort();
-      void rest?.return(undefined).catch(() => undefined);
+      attempt.note(cancel.reason ? undefined : error);
       throw error;
+    } finally {
+      off();
+      this.deadlines.forget(deadline);
     }
   }
+}
 
-  /** The rest of an answer; the breaker learns when it is broken off, or makes no sense to its reader. */
-  private async *watched(
-    rest: AsyncGenerator<UpstreamEvent[]>,
-    route: Route,
-    signal: AbortSignal,
-    forward: () => void,
-  ): AsyncGenerator<UpstreamEvent[]> {
-    let isWhole = false;
-    try {
-      yield* rest;
-      isWhole = true;
-    } finally {
-      // Nobody stops reading without a reason: the vendor's error, or a client that left, which aborts first.
-      if (!isWhole && !signal.aborted) this.breakers.of(route).broke();
-      signal.removeEventListener('abort', forward);
+/** One attempt at one route; the breaker learns how it went. */
+class Attempt implements AnswerTaker {
+  hasBegun = false;
+  idle = 0;
+  deadline!: Deadline;
+  private sending: Sending | undefined;
+  private reason: Error | undefined;
+  private isNoted = false;
+  private resolve!: () => void;
+  private reject!: (error: Error) => void;
+
+  constructor(
+    readonly route: Route,
+    private readonly pass: Pass,
+    private readonly listener: AnswerListener,
+    private readonly breakers: Breakers,
+  ) {}
+
+  send(upstream: Upstream, body: Record<string, unknown>): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.resolve = resolve;
+      this.reject = reject;
+      if (this.reason) return reject(this.reason);
+      this.sending = upstream.send(this.route, body, this);
+    });
+  }
+
+  cancel(reason: Error): void {
+    this.reason ??= reason;
+    this.sending?.cancel(reason);
+  }
+
+  late(limit: number): void {
+    const where = this.hasBegun ? 'between two events' : 'before the first event';
+    this.cancel(new UpstreamError('timeout', `${where}: nothing in ${limit / 1_000} s`));
+  }
+
+  events(events: readonly UpstreamEvent[]): Promise<void> | void {
+    const { deadline } = this;
+    if (!this.hasBegun) {
+      for (const event of events) checkChunk(event.json(), this.route);
+      this.hasBegun = true;
+      deadline.limit = this.idle;
+      this.note(null);
+      this.listener.began(this.route);
     }
+    deadline.touch();
+    const wait = this.listener.events(events);
+    if (!wait) return;
+    // A slow client is not the upstream's fault.
+    deadline.pause();
+    return wait.finally(() => deadline.resume());
+  }
+
+  ended(): void {
+    if (this.hasBegun) this.resolve();
+    else this.reject(new UpstreamError('broken', 'an answer without any event'));
+  }
+
+  failed(error: Error): void {
+    this.reject(error);
+  }
+
+  /** @param error null: it answers; undefined: nothing can be told of the route */
+  note(error: unknown): void {
+    if (this.hasBegun && error instanceof UpstreamError && this.isNoted) this.breakers.of(this.route).broke();
+    if (this.isNoted) return;
+    this.isNoted = true;
+    this.breakers.note(this.route, this.pass, error);
   }
 }
 

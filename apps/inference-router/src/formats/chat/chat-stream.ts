@@ -29,7 +29,13 @@ export class ChatStream implements StreamWriter {
 
   pieces(pieces: readonly Piece[]): string {
     let text = '';
-    for (const piece of pieces) text += this.chunk(deltaOf(piece), null, piece.logprobs);
+    for (const piece of pieces) {
+      text +=
+        piece.choice !== undefined && this.hasRole
+          ? // The vendor's own bytes: there is nothing to write anew.
+            this.framed(piece.choice)
+          : this.chunk(deltaOf(piece), null, piece.logprobs);
+    }
     return text;
   }
 
@@ -55,8 +61,13 @@ export class ChatStream implements StreamWriter {
       ...(logprobs === undefined ? {} : { logprobs }),
       finish_reason: finish,
     };
+    return this.framed(JSON.stringify(choice));
+  }
+
+  /** @param choice JSON text */
+  private framed(choice: string): string {
     // Clients that asked for counters get the field in every chunk, as the format has it.
-    return `${this.prefix}"choices":[${JSON.stringify(choice)}]${this.includeUsage ? ',"usage":null' : ''}}\n\n`;
+    return `${this.prefix}"choices":[${choice}]${this.includeUsage ? ',"usage":null' : ''}}\n\n`;
   }
 }
 

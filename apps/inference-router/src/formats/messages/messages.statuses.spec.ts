@@ -153,6 +153,20 @@ describe('POST /v1/messages by status', () => {
     expectUntouched();
   });
 
+  it('400 for a conversation that is kept elsewhere tells clients in their own words to send all of it', async () => {
+    const { status, body } = await ask({ thread: { type: 'continue', previous_message_id: 'msg_1' } });
+    expect(status).toBe(400);
+    expect(body).toMatchObject({
+      type: 'error',
+      error: {
+        type: invalid,
+        code: 'unsupported_parameter',
+        details: { error_code: 'thread_unsupported_request', unsupported: ['thread'] },
+      },
+    });
+    expectUntouched();
+  });
+
   it('400, 413 and 415 for bodies that cannot be read, 405 and 404 beside the paths', async () => {
     const send = (payload: string, type = 'application/json', path = '/v1/messages') =>
       router.nebo.request('inference-router', {
