@@ -143,6 +143,46 @@ withHelm('the chart in detail', () => {
     });
   });
 
+  it('gives each router a volume of its own, where its money survives restarts, updates and scaling', async () => {
+    for (const values of [required, everything]) {
+      const manifests = await render(values);
+      const { spec } = find(manifests, 'StatefulSet', 'nebo-inference-router');
+      const [router] = containersOf(manifests).filter(({ name }) => name === 'inference-router');
+      const folder = router!.env.find(({ name }) => name === 'NEBO_INFERENCE_DIR')!.value!;
+      const mount = router!.volumeMounts.find(({ mountPath }) => folder.startsWith(`${mountPath}/`))!;
+      // A claim by template is one volume per pod, and the same one again after a restart.
+      expect(spec.volumeClaimTemplates).toMatchObject([
+        { metadata: { name: mount.name }, spec: { accessModes: ['ReadWriteOnce'] } },
+      ]);
+      expect(mount.readOnly).toBeUndefined();
+      expect(spec.template.spec.volumes.map(({ name }: { name: string }) => name)).not.toContain(mount.name);
+      expect(spec.persistentVolumeClaimRetentionPolicy).toEqual({
+        whenDeleted: 'Retain',
+        whenScaled: 'Retain',
+      });
+      expect(find(manifests, 'Service', spec.serviceName).spec.clusterIP).toBe('None');
+      // The longest path of a Unix socket is about 100 bytes: the one that tells who has the folder lies in it.
+      expect(Buffer.byteLength(`${folder}/alive.sock`)).toBeLessThanOrEqual(100);
+    }
+  });
+
+  it('sends a router requests once its money is open, does not kill it before, and lets it settle when it stops', async () => {
+    const manifests = await render(required);
+    const [router] = containersOf(manifests).filter(({ name }) => name === 'inference-router');
+    // The part `money` of /healthz is required: 503 until identity-billing has opened the router.
+    expect(router).toMatchObject({
+      readinessProbe: { httpGet: { path: '/healthz', port: 'http' } },
+      startupProbe: { tcpSocket: { port: 'http' } },
+      livenessProbe: { tcpSocket: { port: 'http' } },
+      lifecycle: { preStop: { exec: { command: ['sleep', '5'] } } },
+    });
+    // Every process of Nebo ends within 10 s of SIGTERM.
+    expect(
+      find(manifests, 'StatefulSet', 'nebo-inference-router').spec.template.spec
+        .terminationGracePeriodSeconds,
+    ).toBeGreaterThanOrEqual(5 + 10);
+  });
+
   it('hands files of providers and prices on as they are', async () => {
     const manifests = await render({ ...required, inferenceRouter: { config: inference }, prices });
     expect(parse(find(manifests, 'ConfigMap', 'nebo-inference').data!['inference.yaml']!)).toEqual(inference);

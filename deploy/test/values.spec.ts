@@ -30,6 +30,11 @@ const wrong: [string, object, string][] = [
   ['a setting that is no setting', { ...required, settings: { LOG_LEVEL: 'info' } }, 'LOG_LEVEL'],
   ['a setting that the chart sets', { ...required, settings: { NEBO_HOME: '/data' } }, 'NEBO_HOME'],
   [
+    'one folder for all routers',
+    { ...required, processes: { 'inference-router': { settings: { NEBO_INFERENCE_DIR: '/tmp/money' } } } },
+    'NEBO_INFERENCE_DIR',
+  ],
+  [
     'a port that the chart sets',
     { ...required, processes: { dns: { replicas: 1, settings: { NEBO_DNS_PORT: '53' } } } },
     'NEBO_DNS_PORT',

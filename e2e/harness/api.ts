@@ -46,9 +46,9 @@ export class ContractCheck {
     >;
     if (status >= 200 && status < 300 && !declared[status])
       throw new Error(`${operation.id} answered ${status}, which its contract does not declare`);
-    if (status >= 400) this.validate(status === 422 ? 'HTTPValidationError' : 'ErrorBody', body);
     const ref = declared[status]?.content?.['application/json']?.schema?.$ref;
-    if (status < 300 && ref) this.validate(ref.slice(ref.lastIndexOf('/') + 1), body);
+    if (ref) this.validate(ref.slice(ref.lastIndexOf('/') + 1), body);
+    else if (status >= 400) this.validate('ErrorBody', body);
   }
 
   private validate(schema: string, body: unknown): void {

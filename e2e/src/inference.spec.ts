@@ -61,6 +61,16 @@ models:
     await until(async () => before - (await balance()) === expected, 5_000).catch(() => undefined);
     return before - (await balance());
   };
+  /** Sets a price and waits until the router sells at it. */
+  const setOutputPrice = async (amount: string) => {
+    await nebo.admin('price', 'set', '--id', 'model.glm-5.3.output', '--amount', amount);
+    await until(async () =>
+      (await nebo.admin('model', 'list')).data.some(
+        ({ id, prices }: { id: string; prices: { output: string } }) =>
+          id === 'glm-5.3' && prices.output === amount,
+      ),
+    );
+  };
 
   test('each format answers its official client, plain and streamed, at one price', async () => {
     const works: (() => Promise<unknown>)[] = [
@@ -110,7 +120,7 @@ models:
   });
 
   test('usage, ledger and balance tell the same sum', async () => {
-    await chat();
+    expect(await paid(() => chat(), cost)).toBe(cost);
     const today = new Date().toISOString().slice(0, 10);
     await until(async () => {
       const used = (await api.get(`/usage?from=${today}&to=${today}&by=model`)).body;
@@ -131,18 +141,12 @@ models:
       messages: hi,
       stream: true,
     });
-    await nebo.admin('price', 'set', '--id', 'model.glm-5.3.output', '--amount', '480');
-    await until(async () =>
-      (await nebo.admin('model', 'list')).data.some(
-        ({ id, prices }: { id: string; prices: { output: string } }) =>
-          id === 'glm-5.3' && prices.output === '480.00',
-      ),
-    );
+    await setOutputPrice('480.00');
     for await (const _ of running);
     await until(async () => before - (await balance()) === cost);
     const dearer = costAt(60n, 12n, 480n);
     expect(await paid(() => chat(), dearer)).toBe(dearer);
-    await nebo.admin('price', 'set', '--id', 'model.glm-5.3.output', '--amount', '240');
+    await setOutputPrice('240.00');
   });
 
   test('a withdrawn model is 404 and off the list until it is offered again', async () => {
@@ -161,10 +165,10 @@ models:
       code: 'topup_required',
       type: 'billing_error',
     });
-    await nebo.admin('account', 'topup', '--account', poor.account_id, '--amount', '100');
+    await nebo.admin('account', 'topup', '--account', poor.account_id, '--amount', '20');
     expect((await chat(key)).choices[0]!.message.content).toBe('Hello');
-    const large = { max_tokens: 131_072, messages: [{ role: 'user', content: 'x'.repeat(1_200_000) }] };
-    await expect(chat(key, large)).rejects.toMatchObject({
+    // About 31 rubles at worst.
+    await expect(chat(key, { max_tokens: 131_072 })).rejects.toMatchObject({
       status: 402,
       code: 'insufficient_balance',
       message: expect.stringContaining('max_tokens'),
@@ -177,7 +181,12 @@ models:
       '--monthly-limit',
       '1',
     );
-    await expect(chat(limited.key, large)).rejects.toMatchObject({ status: 402, code: 'key_limit_reached' });
+    // About 2.4 rubles: the balance covers it, the key's limit does not.
+    await expect(chat(limited.key, { max_tokens: 10_000 })).rejects.toMatchObject({
+      status: 402,
+      code: 'key_limit_reached',
+      message: expect.stringContaining('max_tokens'),
+    });
     expect((await chat(limited.key)).choices[0]!.message.content).toBe('Hello');
     expect(upstream.calls()).toBe(2);
   });

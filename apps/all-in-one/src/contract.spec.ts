@@ -30,14 +30,23 @@ describe.each(Object.entries(contractPlans))('contract %s', (name, plan) => {
     }
   });
 
-  it('declares the common refusals of every operation, each under its own number and with the one body', () => {
+  it('declares the common refusals of every operation, each under its own number and with the one body of its door', () => {
     const document = JSON.parse(readFileSync(file, 'utf8')) as {
       paths: Record<string, Record<string, { responses: Record<string, unknown> }>>;
     };
-    for (const operation of Object.values(document.paths).flatMap((item) => Object.values(item))) {
+    const bodyAt = (path: string) =>
+      name !== 'inference'
+        ? 'ErrorBody'
+        : path.startsWith('/messages')
+          ? 'MessagesErrorBody'
+          : 'InferenceErrorBody';
+    const operations = Object.entries(document.paths).flatMap(([path, item]) =>
+      Object.values(item).map((operation) => [path, operation] as const),
+    );
+    for (const [path, operation] of operations) {
       for (const status of [400, 401, 402, 403, 404, 405, 409, 413, 415, 429, 503]) {
         expect(operation.responses[status]).toMatchObject({
-          content: { 'application/json': { schema: { $ref: '#/components/schemas/ErrorBody' } } },
+          content: { 'application/json': { schema: { $ref: `#/components/schemas/${bodyAt(path)}` } } },
         });
       }
     }

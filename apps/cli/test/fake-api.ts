@@ -186,6 +186,7 @@ export class FakeApi {
     const steps = url.pathname.split('/').slice(2);
     const [kind, id, child, childId, more] = steps;
     if (kind === 'account') return id === 'balance' ? send(200, balance) : send(200, this.account);
+    if (kind === 'usage') return send(200, usage);
     if (kind === 'projects' && !id) return page(this.projects);
     if (kind === 'projects' && !child) {
       const found = this.projects.find((one) => one.id === id);
@@ -325,6 +326,40 @@ const balance = {
   credits_unlocked: false,
   available: '100.00',
   real_topup_min: '100',
+};
+
+const counted = {
+  requests: 2,
+  input_tokens: 2000,
+  cached_tokens: 800,
+  output_tokens: 1000,
+  reasoning_tokens: 7,
+};
+
+/** A report by model and key. */
+export const usage = {
+  from: '2026-11-15',
+  to: '2026-11-21',
+  tz: 'UTC',
+  by: ['model', 'key'],
+  rows: [
+    {
+      day: null,
+      model: 'glm-5.3',
+      key_id: 'f3a1c1de-0000-4000-8000-000000000001',
+      ...counted,
+      amount: '0.3216',
+    },
+    {
+      day: null,
+      model: 'kimi-k3',
+      key_id: 'f3a1c1de-0000-4000-8000-000000000001',
+      ...counted,
+      amount: '0.10',
+    },
+  ],
+  totals: { ...counted, requests: 4, amount: '0.4216' },
+  as_of: '2026-11-21T09:00:00Z',
 };
 
 async function unpack(bytes: Buffer): Promise<Record<string, string>> {

@@ -13,6 +13,7 @@ describe('help, wrong words, versions', () => {
     ['help', 'app', 'show'],
     ['deploy', '--help'],
     ['api', '--help'],
+    ['usage', '--help'],
     ['help', 'exit-codes'],
     ['help', 'environment'],
     ['help', 'output'],

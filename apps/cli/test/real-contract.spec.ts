@@ -11,6 +11,7 @@ if (!there) console.warn('skipped: libs/contracts/openapi/v1.json is not generat
 const calls = [
   'GET /account',
   'GET /account/balance',
+  'GET /usage',
   'GET /projects',
   'GET /projects/{project_id}',
   'POST /projects/{project_id}/apps',

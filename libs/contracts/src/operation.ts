@@ -60,6 +60,8 @@ export interface OperationSpec {
   media?: readonly string[];
   /** Statuses of refusals beside the common ones. */
   errors?: Readonly<Record<number, string>>;
+  /** Body of all refusals where it is not the control API's. */
+  errorBody?: new () => object;
   body?: new () => object;
   /** The body is optional, and may also be null. */
   bodyOptional?: boolean;
@@ -108,9 +110,13 @@ export function Operation(spec: OperationSpec): MethodDecorator {
     ...(spec.takesKeyHeader ? [ApiSecurity('bearer'), ApiSecurity('key_header')] : []),
     ApiExtension('x-nebo-flat', { id: spec.flatId ?? null, tag: spec.flatTag ?? spec.tag }),
     ...success(spec, status),
-    ApiResponse({ status: 422, description: 'Validation failed', type: HttpValidationErrorBody }),
+    ApiResponse({
+      status: 422,
+      description: 'Validation failed',
+      type: spec.errorBody ?? HttpValidationErrorBody,
+    }),
     ...Object.entries({ ...commonErrors, ...spec.errors }).map(([status, description]) =>
-      ApiResponse({ status: Number(status), description, type: ErrorBody }),
+      ApiResponse({ status: Number(status), description, type: spec.errorBody ?? ErrorBody }),
     ),
   ];
   if (spec.body) decorators.push(ApiBody({ type: spec.body, required: !spec.bodyOptional }));

@@ -31,6 +31,7 @@ import { HealthRegistry, type HealthReport } from './health.js';
 import { jsonText } from './json-body.js';
 import { KitModule } from './kit.module.js';
 import { METRICS, type Runtime } from './runtime.js';
+import { Turns } from './turns.js';
 import { ContractPipe } from './validation.js';
 
 /** A service as a process starts it: alone (`src/main.ts`) or with others (`apps/all-in-one`). */
@@ -140,6 +141,7 @@ function frontOf(
     traced: isConfigured(runtime.config.env),
     service: definition.name,
     errorBody: errorBody ?? ((_path, answer) => answer.body),
+    turns: new Turns(),
   });
 }
 

@@ -127,6 +127,12 @@ describe('operations past the framework', () => {
     ['not UTF-8', 400, () => ({ headers: headers(), body: Buffer.from('7b2261223a22ff227d', 'hex') })],
     ['prototype poisoning', 400, () => ({ headers: headers(), body: '{"__proto__":{"a":1}}' })],
     ['a constructor', 400, () => ({ headers: headers(), body: '{"constructor":{"prototype":{}}}' })],
+    ['escaped poisoning', 400, () => ({ headers: headers(), body: '{"\\u005f_proto_\\u005F":{"a":1}}' })],
+    [
+      'an escaped constructor',
+      400,
+      () => ({ headers: headers(), body: '{"\\u0063onstructor":{"prototype":{}}}' }),
+    ],
     ['depth', 400, () => ({ headers: headers(), body: `${'['.repeat(200)}${']'.repeat(200)}` })],
   ])('refuses %s with %i as the framework does', async (_what, status, init) => {
     const answer = await ways['door']!({ method: 'POST', ...init() });

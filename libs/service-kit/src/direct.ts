@@ -6,6 +6,7 @@ import { type CountRequest, type Metrics, openSpan } from '@nebo/telemetry';
 import type { FastifyInstance } from 'fastify';
 import {
   ApiError,
+  badRequest,
   type ErrorAnswer,
   errorAnswer,
   mayDrain,
@@ -15,6 +16,7 @@ import {
 } from './errors.js';
 import { jsonText } from './json-body.js';
 import type { Runtime } from './runtime.js';
+import { largeBody, type Turns } from './turns.js';
 
 /**
  * Operations that are answered past Fastify and Nest, because their cost per request is what the product is compared by.
@@ -35,6 +37,8 @@ export interface DirectRequest {
   identity: Identity;
   /** Parsed JSON, whatever it is; undefined when the body is empty. */
   body: unknown;
+  /** For a large body: each step over all of it waits for its turn. Null: it is small. */
+  turns: Turns | null;
 }
 
 export interface DirectHandler {
@@ -58,6 +62,8 @@ export interface FrontParts {
   traced: boolean;
   service: string;
   errorBody: (path: string, answer: ErrorAnswer) => object;
+  /** Shared by all large bodies of the process. */
+  turns: Turns;
 }
 
 /** The front of a service: false for all that Fastify is to answer. */
@@ -77,6 +83,28 @@ export function directFront(parts: FrontParts): Front {
 }
 
 const tooLargeWords = 'the body is larger than this operation takes';
+
+/** May it be meant to poison a prototype? What holds neither name, nor an escape that could hide one, cannot. */
+const isSuspicious = (text: string): boolean =>
+  text.includes('__proto__') || text.includes('constructor') || text.includes('\\u00');
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw badRequest('bad_request', 'the request could not be read');
+  }
+}
+
+/** Fastify's own parser refuses prototype poisoning; it looks at nothing of the request, and is synchronous. */
+function safeParse(fastify: FastifyInstance, text: string): unknown {
+  let value: unknown;
+  void fastify.getDefaultJsonParser('error', 'error')(undefined as never, text, (error, parsed) => {
+    if (error) throw error;
+    value = parsed;
+  });
+  return value;
+}
 
 /** One request on its way to the handler. */
 class Direct {
@@ -144,7 +172,7 @@ class Direct {
       } else this.pieces.push(piece);
     });
     request.once('end', () => {
-      if (this.size <= parts.bodyLimit) within(() => this.parse(identity));
+      if (this.size <= parts.bodyLimit) within(() => void this.parse(identity));
     });
     // A client that leaves while it sends: there is nobody to answer.
     request.on('error', () => undefined);
@@ -159,23 +187,26 @@ class Direct {
     return Number(length) > this.parts.bodyLimit ? tooLarge(tooLargeWords) : null;
   }
 
-  private parse(identity: Identity): void {
+  private async parse(identity: Identity): Promise<void> {
+    const { handler, fastify, turns } = this.parts;
+    const isLarge = this.size >= largeBody;
     const body = this.pieces.length === 1 ? this.pieces[0]! : Buffer.concat(this.pieces);
     this.pieces = [];
-    const { handler, fastify } = this.parts;
-    const answer = (value: unknown) =>
-      handler.answer({ path: this.path, id: this.id, identity, body: value }, this.response);
-    if (body.length === 0) return answer(undefined);
-    let text: string;
+    const request = { path: this.path, id: this.id, identity, turns: isLarge ? turns : null };
+    if (body.length === 0) return handler.answer({ ...request, body: undefined }, this.response);
+    let value: unknown;
     try {
-      text = jsonText(body);
+      // Three steps of megabytes in three turns; small ones in none.
+      if (isLarge) await turns.next();
+      const text = jsonText(body);
+      if (isLarge) await turns.next();
+      value = isSuspicious(text) ? safeParse(fastify, text) : parseJson(text);
+      if (isLarge) await turns.next();
     } catch (error) {
       return this.refuse(error);
     }
-    // Fastify's own parser refuses prototype poisoning; it looks at nothing of the request.
-    void fastify.getDefaultJsonParser('error', 'error')(undefined as never, text, (error, value) =>
-      error ? this.refuse(error) : answer(value),
-    );
+    // Who left meanwhile needs no answer.
+    if (!this.response.destroyed) handler.answer({ ...request, body: value }, this.response);
   }
 
   private refuse(error: unknown): void {

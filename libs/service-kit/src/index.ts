@@ -14,3 +14,4 @@ export * from './runtime.js';
 export * from './secrets.js';
 export * from './target.js';
 export * from './validation.js';
+export * from './turns.js';

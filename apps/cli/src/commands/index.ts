@@ -9,9 +9,19 @@ import { doctor } from './doctor.js';
 import { env } from './env.js';
 import { key, versionCommand } from './plain.js';
 import { project } from './project.js';
+import { usage } from './usage.js';
 
 /** Every kind with its verbs. A new kind is a file and a line here. */
 export const groups: readonly GroupSpec[] = [auth, project, app, build, env];
 
 /** Commands of one word. */
-export const singles: readonly CommandSpec[] = [deploy, api, whoami, balance, doctor, key, versionCommand];
+export const singles: readonly CommandSpec[] = [
+  deploy,
+  api,
+  whoami,
+  balance,
+  usage,
+  doctor,
+  key,
+  versionCommand,
+];

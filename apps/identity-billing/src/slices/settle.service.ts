@@ -1,16 +1,21 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { formatRubles, type SliceSettleAnswer } from '@nebo/contracts';
-import { Database } from '@nebo/persistence';
+import { Database, type SqlValue } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import { guardedError, sqlStateOf } from '../database/guarded.js';
 import { BillingMetrics } from '../observe/billing-metrics.js';
 import { readSettlement, type SettlementRow } from './settlement.js';
 
 interface Outcome {
-  ord: number;
-  outcome: 'settled' | 'account' | 'key';
+  /** Place in the lists that were sent, from 1. */
+  ord: bigint;
+  outcome: 'account' | 'key' | 'lost';
   lost: bigint;
-  fresh: boolean;
+}
+
+interface Decided {
+  row: SettlementRow;
+  outcome: string;
 }
 
 const reasons = { account: 'unknown account', key: 'the account has no such key' } as const;
@@ -40,7 +45,14 @@ export class SettleService {
     });
     const settled: string[] = [];
     try {
-      for (const { row, outcome } of await this.decide(service, router, rows)) {
+      const decided: Decided[] = [];
+      for (let left = rows; left.length > 0;) {
+        const { firsts, repeats } = firstsOf(left);
+        decided.push(...(await this.decide(service, router, firsts)));
+        left = repeats;
+      }
+      decided.sort((a, b) => a.row.ord - b.row.ord);
+      for (const { row, outcome } of decided) {
         if (outcome === 'settled') settled.push(row.operation_id);
         else refused.push({ operation_id: row.operation_id, reason: outcome });
       }
@@ -55,18 +67,15 @@ export class SettleService {
     return { settled, refused };
   }
 
-  private async decide(
-    service: string,
-    router: string,
-    rows: readonly SettlementRow[],
-  ): Promise<{ row: SettlementRow; outcome: string }[]> {
+  private async decide(service: string, router: string, rows: readonly SettlementRow[]): Promise<Decided[]> {
     if (rows.length === 0) return [];
     let outcomes: Outcome[];
     try {
       outcomes = await this.database.named<Outcome>(
         'slice-settle',
-        'select ord, outcome, lost, fresh from slice_settle($1::uuid, $2, $3::jsonb)',
-        [router, service, JSON.stringify(rows)],
+        `select ord, outcome, lost from slice_settle($1::uuid, $2, $3::jsonb, $4::integer[], $5::text[], $6::bigint[],
+           $7::timestamptz[], $8::jsonb)`,
+        [router, service, ...listsOf(rows)],
       );
     } catch (error) {
       // Errors of the data (SQLSTATE classes 22 and 23) come again with every try: find the row that makes them.
@@ -76,12 +85,13 @@ export class SettleService {
       for (const row of rows) decided.push(...(await this.decide(service, router, [row])));
       return decided;
     }
-    const byOrd = new Map(rows.map((row) => [row.ord, row]));
-    return outcomes.map(({ ord, outcome, lost, fresh }) => {
-      const row = byOrd.get(ord)!;
-      if (fresh && lost > 0n) this.tellLoss(router, row, lost);
-      return { row, outcome: outcome === 'settled' ? outcome : reasons[outcome] };
-    });
+    const decided: Decided[] = rows.map((row) => ({ row, outcome: 'settled' }));
+    for (const { ord, outcome, lost } of outcomes) {
+      const one = decided[Number(ord) - 1]!;
+      if (outcome === 'lost') this.tellLoss(router, one.row, lost);
+      else one.outcome = reasons[outcome];
+    }
+    return decided;
   }
 
   private tellLoss(router: string, row: SettlementRow, lost: bigint): void {
@@ -92,4 +102,40 @@ export class SettleService {
       'a request was settled with no money left for it: the loss is the operator’s',
     );
   }
+}
+
+/** The lists that `slice_settle` takes: what many rows have in common goes once, and is found by its place from 1. */
+function listsOf(rows: readonly SettlementRow[]): SqlValue[] {
+  const places = new Map<string, string>();
+  const placeOf = rows.map(
+    ({ account_id, key_id, slice_id, key_slice_id, month, description, prices, usage }) => {
+      const { kind, model } = usage;
+      const common = { account_id, key_id, slice_id, key_slice_id, month, description, prices, kind, model };
+      const name = JSON.stringify(common);
+      let place = places.get(name);
+      if (place === undefined) places.set(name, (place = String(places.size + 1)));
+      return place;
+    },
+  );
+  return [
+    `[${[...places.keys()].join()}]`,
+    placeOf,
+    rows.map(({ operation_id }) => operation_id),
+    rows.map(({ amount }) => amount),
+    rows.map(({ at }) => at),
+    JSON.stringify(rows.map(({ usage }) => usage)),
+  ];
+}
+
+/** Rows whose operation stands in the batch for the first time, and those that repeat one of these. */
+function firstsOf(rows: readonly SettlementRow[]): { firsts: SettlementRow[]; repeats: SettlementRow[] } {
+  const seen = new Set<string>();
+  const firsts: SettlementRow[] = [];
+  const repeats: SettlementRow[] = [];
+  for (const row of rows) {
+    const name = `${row.account_id} ${row.operation_id}`;
+    (seen.has(name) ? repeats : firsts).push(row);
+    seen.add(name);
+  }
+  return { firsts, repeats };
 }

@@ -11,6 +11,7 @@ import {
   type Runtime,
   sendError,
   sendJson,
+  type Turns,
 } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Catalogue } from '../catalogue/catalogue.js';
@@ -41,8 +42,8 @@ export class Generation implements DirectHandler {
   }
 
   /** Answers a request of a door, past the framework. */
-  answer({ path, id, identity, body }: DirectRequest, response: ServerResponse): void {
-    void this.run(this.formats.at(path), identity as InferenceIdentity, body, id, response);
+  answer({ path, id, identity, body, turns }: DirectRequest, response: ServerResponse): void {
+    void this.run(this.formats.at(path), identity as InferenceIdentity, body, id, response, turns);
   }
 
   /** Answers a request that a controller has. */
@@ -64,6 +65,7 @@ export class Generation implements DirectHandler {
     body: unknown,
     requestId: string,
     raw: ServerResponse,
+    turns: Turns | null = null,
   ): Promise<void> {
     const gone = new Cancel();
     raw.once('close', () => {
@@ -71,7 +73,9 @@ export class Generation implements DirectHandler {
     });
     try {
       const asked = format.read(body, this.catalogue, caller);
+      if (turns) await turns.next();
       const admitted = await this.admission.admit(asked.order, caller, requestId, gone);
+      if (turns) await turns.next();
       if (asked.order.stream) await this.stream(format, asked, admitted, raw, gone);
       else await this.plain(format, asked, admitted, raw, gone);
     } catch (error) {

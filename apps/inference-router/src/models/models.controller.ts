@@ -1,6 +1,6 @@
 import { Controller, Get, Param, Res } from '@nestjs/common';
 import { ApiError } from '@nebo/service-kit';
-import { Operation, PathParams, V1Model, V1ModelList } from '@nebo/contracts';
+import { InferenceErrorBody, Operation, PathParams, V1Model, V1ModelList } from '@nebo/contracts';
 import type { FastifyReply } from 'fastify';
 import { Catalogue } from '../catalogue/catalogue.js';
 import { toV1Model } from './models.mapper.js';
@@ -17,6 +17,7 @@ export class ModelsController {
     summary: 'The models that are offered',
     permission: [],
     resource: 'key',
+    errorBody: InferenceErrorBody,
     isPublic: true,
     answer: V1ModelList,
   })
@@ -33,6 +34,7 @@ export class ModelsController {
     summary: 'One model',
     permission: [],
     resource: 'key',
+    errorBody: InferenceErrorBody,
     answer: V1Model,
   })
   @PathParams('id')

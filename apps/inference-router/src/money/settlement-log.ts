@@ -8,6 +8,8 @@ import { lineOf, readSegment } from './settlement-line.js';
 const segmentSize = 4 * 1024 * 1024;
 /** Most bytes of one write. */
 const mostBytes = 1024 * 1024;
+/** Most turns of the event loop that a batch gathers for. */
+const mostTurns = 6;
 const namePattern = /^settlements-(\d{12})\.log$/;
 const nameOf = (number: number) => `settlements-${String(number).padStart(12, '0')}.log`;
 
@@ -30,7 +32,7 @@ interface Pending {
 
 /**
  * Settlements on the disk of this router before the last byte of their answers leaves: an append-only log in segments. One
- * write and one fdatasync serve all that wait (group commit); while they run, the next batch gathers. A segment is never
+ * write through to the disk serves all that wait (group commit); while they run, the next batch gathers. A segment is never
  * appended to by another process: a torn end stays an end.
  */
 export class SettlementLog {
@@ -103,9 +105,8 @@ export class SettlementLog {
 
   private async writeAll(): Promise<void> {
     try {
-      // What arrives in the same turn of the event loop goes with the first write.
-      await new Promise(setImmediate);
       while (this.pending.length > 0) {
+        await this.gather();
         const batch = this.takeBatch();
         try {
           const segment = await this.write(Buffer.from(batch.map(({ line }) => line).join('')), batch.length);
@@ -125,6 +126,18 @@ export class SettlementLog {
     }
   }
 
+  /**
+   * Lets a batch grow as long as each turn of the event loop brings more of it: one that ends alone is written at once,
+   * and under load, where the way to the disk costs more than the writing, several share it.
+   */
+  private async gather(): Promise<void> {
+    for (let turn = 0; turn < mostTurns; turn += 1) {
+      const before = this.pending.length;
+      await new Promise(setImmediate);
+      if (turn > 0 && this.pending.length === before) return;
+    }
+  }
+
   private takeBatch(): Pending[] {
     let bytes = 0;
     const count = this.pending.findIndex(({ line }) => (bytes += line.length) > mostBytes);
@@ -136,7 +149,6 @@ export class SettlementLog {
     const begun = performance.now();
     try {
       await current.file.append(bytes);
-      await current.file.sync();
     } catch (error) {
       // Half a line must not stand before whole ones, nor a settlement in the log that its client was told is free.
       await current.file.truncate(current.size).catch((err: unknown) => {

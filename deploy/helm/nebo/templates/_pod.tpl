@@ -87,9 +87,13 @@ seccompProfile:
 {{- else if eq $name "apps-builder" }}
 - name: NEBO_BLOB_FOLDER
   value: /var/lib/nebo-blobs
-{{- else if and (eq $name "inference-router") $values.inferenceRouter.config }}
+{{- else if eq $name "inference-router" }}
+- name: NEBO_INFERENCE_DIR
+  value: /var/lib/nebo/inference-router
+{{- if $values.inferenceRouter.config }}
 - name: NEBO_INFERENCE_CONFIG
   value: /etc/nebo/inference/inference.yaml
+{{- end }}
 {{- else if and (eq $name "identity-billing") $values.prices }}
 - name: NEBO_PRICES_FILE
   value: /etc/nebo/prices/prices.yaml
@@ -118,7 +122,8 @@ seccompProfile:
 Probes. A service is ready while its /healthz says so, which asks the database; it is killed only when it takes no
 connection, since a restart mends no database. The gateway's /healthz is the whole installation's (a service that is away
 would close the door for all the others), so its probes ask for what it answers itself: the contract, in the short form
-(304) that If-None-Match gives. The edge has no health path: every name is an app's.
+(304) that If-None-Match gives. The edge has no health path: every name is an app's. A router has started once it takes
+connections: until identity-billing has opened its money it is not ready, and a restart would not make that sooner.
 */}}
 {{- define "nebo.probes" -}}
 {{- if eq . "api-gateway" }}
@@ -153,7 +158,11 @@ livenessProbe:
   failureThreshold: 6
 {{- else }}
 startupProbe:
+  {{- if eq . "inference-router" }}
+  tcpSocket: { port: http }
+  {{- else }}
   httpGet: { path: /healthz, port: http }
+  {{- end }}
   periodSeconds: 2
   timeoutSeconds: 3
   failureThreshold: 60
@@ -300,6 +309,7 @@ spec:
   automountServiceAccountToken: false
   # Otherwise Kubernetes sets NEBO_DNS_PORT=tcp://… and its like for every Service: names that are settings here.
   enableServiceLinks: false
+  # preStop takes 5 s; a process stops within 10, and a router delivers what it has settled in that time.
   terminationGracePeriodSeconds: 30
   {{- with $values.priorityClassName }}
   priorityClassName: {{ . }}

@@ -1,5 +1,11 @@
 import { Body, Controller, Post, Req, Res } from '@nestjs/common';
-import { ChatCompletion, ChatCompletionRequest, type InferenceIdentity, Operation } from '@nebo/contracts';
+import {
+  ChatCompletion,
+  ChatCompletionRequest,
+  InferenceErrorBody,
+  type InferenceIdentity,
+  Operation,
+} from '@nebo/contracts';
 import { InferenceCaller } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Generation } from '../generation.js';
@@ -17,6 +23,7 @@ export class ChatController {
     summary: 'Chat completion, plain or streamed',
     permission: [],
     resource: 'key',
+    errorBody: InferenceErrorBody,
     body: ChatCompletionRequest,
     answer: ChatCompletion,
     stream: true,

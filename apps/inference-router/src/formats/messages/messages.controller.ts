@@ -4,6 +4,7 @@ import {
   CreateMessageRequest,
   type InferenceIdentity,
   MessageTokenCount,
+  MessagesErrorBody,
   ModelMessage,
   Operation,
 } from '@nebo/contracts';
@@ -30,6 +31,7 @@ export class MessagesController {
     summary: 'Message, plain or streamed',
     permission: [],
     resource: 'key',
+    errorBody: MessagesErrorBody,
     takesKeyHeader: true,
     body: CreateMessageRequest,
     answer: ModelMessage,
@@ -53,6 +55,7 @@ export class MessagesController {
     summary: 'Estimate of the input tokens of a message; free',
     permission: [],
     resource: 'key',
+    errorBody: MessagesErrorBody,
     takesKeyHeader: true,
     body: CountMessageTokensRequest,
     answer: MessageTokenCount,

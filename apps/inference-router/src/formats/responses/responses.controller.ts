@@ -1,5 +1,11 @@
 import { Body, Controller, Post, Req, Res } from '@nestjs/common';
-import { CreateResponseRequest, type InferenceIdentity, ModelResponse, Operation } from '@nebo/contracts';
+import {
+  CreateResponseRequest,
+  InferenceErrorBody,
+  type InferenceIdentity,
+  ModelResponse,
+  Operation,
+} from '@nebo/contracts';
 import { InferenceCaller } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Generation } from '../generation.js';
@@ -20,6 +26,7 @@ export class ResponsesController {
     summary: 'Response, plain or streamed',
     permission: [],
     resource: 'key',
+    errorBody: InferenceErrorBody,
     body: CreateResponseRequest,
     answer: ModelResponse,
     stream: true,
