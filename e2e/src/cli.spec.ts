@@ -26,12 +26,18 @@ describe('the nebo command', () => {
   const cli = (words: string[], cwd = folder) =>
     run(process.execPath, [join(root, 'apps/cli/dist/main.js'), ...words], env, cwd);
 
-  it('whoami and balance say who and how much', async () => {
+  it('whoami, balance and usage say who and how much', async () => {
     const who = await cli(['whoami', '-o', 'json']);
     expect(who.code).toBe(0);
     expect(JSON.parse(who.stdout)).toMatchObject({ account_id: nebo.credentials.accounts[0]!.account_id });
     const balance = await cli(['balance', '-o', 'json']);
     expect(JSON.parse(balance.stdout)).toMatchObject({ currency: 'RUB', balance: '1000000.00' });
+    const usage = await cli(['usage', '--by', 'model,key', '--since', '7d', '-o', 'json']);
+    expect(JSON.parse(usage.stdout)).toMatchObject({
+      by: ['model', 'key'],
+      rows: [],
+      totals: { requests: 0, amount: '0.00' },
+    });
   });
 
   it('deploy makes the app, uploads the folder, shows the log, waits until it is live; a second one reuses it', async () => {

@@ -1,7 +1,7 @@
 /**
  * `npm run bench -- NAME` (start, gateway, inference; without a name: all). Ratios in one run, CPU per request rather than a
  * time: a neighbour on the machine slows everything alike. Prints a table and writes it to docs/bench.md with --write.
- * `--size=N` for benches that have a quick form (1) and a whole one.
+ * `--size=N` for benches that have a quick form (1) and a whole one, `--only=WORD` for some of their measures.
  */
 import { appendFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
@@ -15,6 +15,7 @@ const benches = { start: benchStart, gateway: benchGateway, inference: benchInfe
 const words = process.argv.slice(2);
 const names = words.filter((word) => !word.startsWith('-'));
 const size = words.map((word) => /^--size=([1-9]\d?)$/.exec(word)?.[1]).find(Boolean);
+const only = words.map((word) => /^--only=(.+)$/.exec(word)?.[1]).find(Boolean);
 const unknown = names.filter((name) => !benches[name]);
 if (unknown.length > 0) {
   console.error(`there is no bench "${unknown[0]}"; there are: ${Object.keys(benches).join(', ')}`);
@@ -22,7 +23,7 @@ if (unknown.length > 0) {
 }
 for (const name of names.length > 0 ? names : Object.keys(benches)) {
   console.error(`… ${name}`);
-  const table = await benches[name](size ? { size: Number(size) } : {});
+  const table = await benches[name]({ ...(size ? { size: Number(size) } : {}), ...(only ? { only } : {}) });
   const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], {
     cwd: root,
     encoding: 'utf8',

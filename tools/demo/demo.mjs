@@ -1,12 +1,13 @@
 /**
  * `npm run demo`: the main job from end to end, on real input, against the running installation (or one that it starts and
- * stops itself): an app from a folder answers under its own address, a chat completion streams and is paid for.
+ * stops itself): an app from a folder answers under its own address, models answer in the three formats and are paid for.
  */
 import { spawn } from 'node:child_process';
 import { request } from 'node:http';
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { buffer } from 'node:stream/consumers';
+import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { packFolder } from '@nebo/archive';
 import { root } from '../start/node-binary.mjs';
@@ -136,6 +137,30 @@ async function chat(credentials) {
   }
 }
 
+/** The same key and address in the other two formats. */
+async function otherFormats(credentials) {
+  const apiKey = credentials.accounts[0].inference_key;
+  const question = 'And in three words?';
+  title('A message, with the official anthropic client');
+  const message = await new Anthropic({ baseURL: credentials.ai_url, apiKey }).messages.create({
+    model: 'kimi-k3',
+    max_tokens: 200,
+    messages: [{ role: 'user', content: question }],
+  });
+  const { input_tokens: input, output_tokens: output } = message.usage;
+  console.log(`   ${message.content.find(({ type }) => type === 'text')?.text}`);
+  console.log(`   ${input} tokens in, ${output} out`);
+  title('A response, with the official openai client');
+  const response = await new OpenAI({ baseURL: `${credentials.ai_url}/v1`, apiKey }).responses.create({
+    model: 'deepseek-v4-pro',
+    input: question,
+    max_output_tokens: 200,
+    store: false,
+  });
+  console.log(`   ${response.output_text}`);
+  console.log(`   ${response.usage.input_tokens} tokens in, ${response.usage.output_tokens} out`);
+}
+
 async function ledger(credentials, before) {
   title('What the account’s ledger says');
   // A settlement shows within a second.
@@ -159,6 +184,7 @@ try {
   const before = await (await api(credentials, 'GET', '/account/balance')).json();
   const app = await deployFolder(credentials, credentials.accounts[0].project_id);
   await chat(credentials);
+  await otherFormats(credentials);
   await ledger(credentials, before);
   title('Done. Clean up with:');
   console.log(`   npm run -s nebo -- api -X DELETE /apps/${app.id}`);

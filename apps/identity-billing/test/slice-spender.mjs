@@ -18,8 +18,7 @@ try {
     const take =
       'select id from slice_take($1, $2, $3, 3000000000, 9000000000, $4, 3000000000, 9000000000, 30)';
     const [slice, limit] = (await client.query(take, [router, epoch, account, key])).rows;
-    const batch = [1, 2, 3].map((ord) => ({
-      ord,
+    const batch = [1, 2, 3].map(() => ({
       operation_id: randomUUID(),
       account_id: account,
       key_id: key,
@@ -33,10 +32,16 @@ try {
       at: new Date().toISOString(),
     }));
     for (const end of batch) writeSync(1, `end ${JSON.stringify(end)}\n`);
-    await client.query('select outcome from slice_settle($1, $2, $3)', [
+    const { usage, description, prices, ...ids } = batch[0];
+    await client.query('select outcome from slice_settle($1, $2, $3, $4, $5, $6, $7, $8)', [
       router,
       'router',
-      JSON.stringify(batch),
+      JSON.stringify([{ ...ids, description, prices, kind: usage.kind, model: usage.model }]),
+      batch.map(() => 1),
+      batch.map((end) => end.operation_id),
+      batch.map((end) => end.amount),
+      batch.map((end) => end.at),
+      JSON.stringify(batch.map((end) => end.usage)),
     ]);
     for (const { operation_id: id } of batch) writeSync(1, `settled ${id}\n`);
   }

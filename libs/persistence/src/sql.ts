@@ -33,6 +33,22 @@ export const exactTypes: pg.CustomTypesConfig = {
       : pg.types.getTypeParser(oid, format as 'text')) as pg.CustomTypesConfig['getTypeParser'],
 };
 
+/**
+ * A PostgreSQL array in its text form, for a parameter with a cast (`$1::bigint[]`). The driver's own way costs several times
+ * as much for every value, which tells where hundreds of rows go in one statement.
+ */
+export function sqlArray(values: readonly (string | number | bigint | boolean | null | undefined)[]): string {
+  let text = '{';
+  for (const value of values) {
+    if (text.length > 1) text += ',';
+    if (value == null) text += 'NULL';
+    else if (typeof value === 'string')
+      text += `"${/["\\]/.test(value) ? value.replace(/["\\]/g, '\\$&') : value}"`;
+    else text += String(value);
+  }
+  return `${text}}`;
+}
+
 /** Settings of one service's database access. */
 export interface DatabaseOptions {
   /** Connection string of the service's own role. */

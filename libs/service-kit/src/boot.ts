@@ -26,6 +26,7 @@ import {
 } from './errors.js';
 import type { Heard } from '@nebo/bus';
 import { isConfigured } from '@nebo/telemetry';
+import { BodyRoom } from './body-room.js';
 import { directFront, type DirectOperations, type Front } from './direct.js';
 import { HealthRegistry, type HealthReport } from './health.js';
 import { jsonText } from './json-body.js';
@@ -142,6 +143,7 @@ function frontOf(
     service: definition.name,
     errorBody: errorBody ?? ((_path, answer) => answer.body),
     turns: new Turns(),
+    room: new BodyRoom(runtime.config.int('NEBO_BODY_MEMORY', 512 * mebibyte, { min: 1 })),
   });
 }
 

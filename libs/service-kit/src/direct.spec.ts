@@ -66,7 +66,11 @@ describe('operations past the framework', () => {
   let door: Server;
   let url: string;
   beforeAll(async () => {
-    nebo = await startServices({ databaseUrl: await freshDatabase(), definitions: [definition] });
+    nebo = await startServices({
+      databaseUrl: await freshDatabase(),
+      definitions: [definition],
+      env: { NEBO_BODY_MEMORY: '3000' },
+    });
     const service = nebo.services.get(definition.name)!;
     door = createServer((request, response) => service.handle(request, response));
     await new Promise<void>((resolve) => door.listen(0, '127.0.0.1', resolve));
@@ -165,6 +169,35 @@ describe('operations past the framework', () => {
       await new Promise((resolve) => setTimeout(resolve, 20));
     expect(seen).toContain('HTTP/1.1 413');
     socket.destroy();
+  });
+
+  it('keeps only so much of bodies that are on their way, of one account half of it', async () => {
+    const { port: number } = door.address() as AddressInfo;
+    const socket = connect(number, '127.0.0.1');
+    socket.on('error', () => undefined);
+    const head = Object.entries(headers())
+      .map(([name, value]) => `${name}: ${value}\r\n`)
+      .join('');
+    socket.write(`POST /v1/echo HTTP/1.1\r\nhost: x\r\n${head}content-length: 950\r\n\r\n${' '.repeat(900)}`);
+    const body = JSON.stringify('x'.repeat(800));
+    const send = async (who: Identity) => {
+      const sent = headers({ [identityHeader]: nebo.runtime.signer.sign(who) });
+      const answer = await ways['door']!({ method: 'POST', headers: sent, body });
+      await answer.arrayBuffer();
+      return answer.status;
+    };
+    const turnsTo = async (status: number) => {
+      for (let wait = 0; wait < 250 && (await send(caller)) !== status; wait += 1)
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      return send(caller);
+    };
+    expect(await turnsTo(503)).toBe(503);
+    expect(await send({ ...caller, account_id: '00000000-0000-4000-8000-0000000000a2' } as Identity)).toBe(
+      200,
+    );
+    // One that leaves in its middle gives its room back.
+    socket.destroy();
+    expect(await turnsTo(200)).toBe(200);
   });
 
   it('counts what it answers under the operation', async () => {

@@ -12,8 +12,10 @@ import {
   mayDrain,
   tooLarge,
   unauthorized,
+  unavailable,
   unsupportedMediaType,
 } from './errors.js';
+import type { BodyRoom } from './body-room.js';
 import { jsonText } from './json-body.js';
 import type { Runtime } from './runtime.js';
 import { largeBody, type Turns } from './turns.js';
@@ -64,6 +66,8 @@ export interface FrontParts {
   errorBody: (path: string, answer: ErrorAnswer) => object;
   /** Shared by all large bodies of the process. */
   turns: Turns;
+  /** For all bodies on their way in. */
+  room: BodyRoom;
 }
 
 /** The front of a service: false for all that Fastify is to answer. */
@@ -82,6 +86,7 @@ export function directFront(parts: FrontParts): Front {
   };
 }
 
+const noRoomWords = 'too much is being sent at once; try again in a moment';
 const tooLargeWords = 'the body is larger than this operation takes';
 
 /** May it be meant to poison a prototype? What holds neither name, nor an escape that could hide one, cannot. */
@@ -163,17 +168,33 @@ class Direct {
     if (identity?.kind !== parts.door) return this.refuse(unauthorized());
     const refusal = this.headRefusal();
     if (refusal) return this.refuse(refusal);
+    const account = ('account_id' in identity && identity.account_id) || '';
+    let kept = 0;
+    const leave = () => {
+      parts.room.giveBack(account, kept);
+      kept = 0;
+    };
+    let isRefused = false;
+    const refuseBody = (error: ApiError) => {
+      isRefused = true;
+      request.removeAllListeners('data');
+      this.pieces = [];
+      leave();
+      this.refuse(error);
+    };
     request.on('data', (piece: Buffer) => {
       this.size += piece.length;
-      if (this.size > parts.bodyLimit) {
-        request.removeAllListeners('data');
-        this.pieces = [];
-        this.refuse(tooLarge(tooLargeWords));
-      } else this.pieces.push(piece);
+      if (this.size > parts.bodyLimit) return refuseBody(tooLarge(tooLargeWords));
+      if (!parts.room.take(account, piece.length)) return refuseBody(unavailable(noRoomWords));
+      kept += piece.length;
+      this.pieces.push(piece);
     });
     request.once('end', () => {
-      if (this.size <= parts.bodyLimit) within(() => void this.parse(identity));
+      if (isRefused) return;
+      leave();
+      within(() => void this.parse(identity));
     });
+    this.response.once('close', leave);
     // A client that leaves while it sends: there is nobody to answer.
     request.on('error', () => undefined);
   }

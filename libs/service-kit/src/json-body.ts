@@ -15,7 +15,7 @@ const openBrace = 0x7b;
 const closeBrace = 0x7d;
 
 /** So many bytes of a text are looked at one by one before the rest of it is searched, which costs more to begin with. */
-const nearby = 64;
+const nearby = 96;
 
 /**
  * The text of a JSON body, if it may be parsed at all: UTF-8, at most 100 levels deep, at most 250,000 values. One pass over
@@ -25,12 +25,11 @@ const nearby = 64;
 export function jsonText(body: Buffer): string {
   // Decoding would silently put another character in place of what is not UTF-8.
   if (!isUtf8(body)) throw badRequest('bad_request', 'the body is not UTF-8');
-  const texts = new Texts(body);
   let depth = 0;
   let values = 1;
   for (let index = 0; index < body.length; index += 1) {
     const byte = body[index];
-    if (byte === quote) index = texts.end(index);
+    if (byte === quote) index = endOfText(body, index);
     else if (byte === comma) values += 1;
     else if (byte === openBrace || byte === openBracket) {
       depth += 1;
@@ -43,35 +42,25 @@ export function jsonText(body: Buffer): string {
   return body.toString('utf8');
 }
 
-/** Finds the ends of texts from left to right; what was searched once is not searched again. */
-class Texts {
-  private nextQuote = -1;
-  private nextBackslash = -1;
-
-  constructor(private readonly body: Buffer) {}
-
-  /** @returns index of the quote that closes the text opened at `open`, or the last one of the body */
-  end(open: number): number {
-    const { body } = this;
-    let near = open + 1 + nearby;
-    for (let index = open + 1; index < body.length; index += 1) {
+/** @returns index of the quote that closes the text opened at `open`, or the length of the body */
+function endOfText(body: Buffer, open: number): number {
+  let index = open + 1;
+  for (;;) {
+    for (const near = Math.min(body.length, index + nearby); index < near; index += 1) {
       const byte = body[index];
       if (byte === quote) return index;
-      if (byte === backslash) {
-        index += 1;
-        near = index + nearby;
-      } else if (index >= near) {
-        if (this.nextQuote < index) this.nextQuote = this.find(quote, index);
-        if (this.nextBackslash < index) this.nextBackslash = this.find(backslash, index);
-        index = Math.min(this.nextQuote, this.nextBackslash) - 1;
-        near = body.length;
-      }
+      if (byte === backslash) index += 1;
     }
-    return body.length;
+    const found = body.indexOf(quote, index);
+    if (found < 0) return body.length;
+    if (!isEscaped(body, found, index)) return found;
+    index = found + 1;
   }
+}
 
-  private find(byte: number, from: number): number {
-    const found = this.body.indexOf(byte, from);
-    return found < 0 ? this.body.length : found;
-  }
+/** Is the byte at `at` escaped? @param from a place before it that is not in the middle of an escape */
+function isEscaped(body: Buffer, at: number, from: number): boolean {
+  let first = at;
+  while (first > from && body[first - 1] === backslash) first -= 1;
+  return (at - first) % 2 === 1;
 }

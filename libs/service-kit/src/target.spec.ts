@@ -138,6 +138,19 @@ describe('RemoteTarget.forward', () => {
     expect(read).toBeGreaterThan(60e6);
   });
 
+  it('streams that last keep nobody else waiting', async () => {
+    service = (asked, response) => {
+      if (asked.headers['x-lasts']) response.writeHead(200).write('x');
+      else response.end('quick');
+    };
+    const lasting = Array.from({ length: 300 }, () =>
+      get(door, { agent: false, headers: { 'x-lasts': '1' } }).on('error', () => undefined),
+    );
+    await Promise.all(lasting.map((asking) => once(asking, 'response')));
+    expect(String((await fetchDoor()).bytes)).toBe('quick');
+    for (const asking of lasting) asking.destroy();
+  });
+
   it('a client that leaves ends the work behind, and is no error', async () => {
     const left = new Promise<void>((resolve) => {
       service = (_, response) => {

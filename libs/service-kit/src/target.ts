@@ -81,13 +81,17 @@ const hopByHop = new Set([
   'upgrade',
 ]);
 
+/** Requests that one process may have under way at another, streams included; further ones wait. */
+const mostConnections = 8_192;
+
 /** A service in another process, over keep-alive connections without limits on streams. */
 export class RemoteTarget implements ServiceTarget {
   private readonly pool: Pool;
 
   constructor(readonly url: string) {
     this.pool = new Pool(new URL(url).origin, {
-      connections: 128,
+      // A stream has its connection for as long as it lasts: what waits for a free one would wait for minutes.
+      connections: mostConnections,
       headersTimeout: 0,
       bodyTimeout: 0,
       keepAliveTimeout: 30_000,

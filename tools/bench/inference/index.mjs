@@ -13,10 +13,11 @@ const usualSize = 4;
 
 /**
  * The router against a bare pass-through, the upstream itself and a peer, interleaved.
- * @param {{ size?: number }} options `size`: 1 is quick, 4 is whole; each step takes that much longer
+ * @param {{ size?: number, only?: string }} options `size`: 1 is quick, 4 is whole; each step takes that much longer.
+ *   `only`: measures whose name holds the word (requests, memory, added time, chunks, aborts, long prompts, number of streams)
  * @returns a table with goals and verdicts
  */
-export async function benchInference({ size = usualSize } = {}) {
+export async function benchInference({ size = usualSize, only = '' } = {}) {
   const [before] = loadavg();
   // Children follow: everything but what is measured shares a core.
   pin(process.pid, cores.around);
@@ -55,6 +56,7 @@ export async function benchInference({ size = usualSize } = {}) {
       'number of streams': () => streamCountRows(bench, lanes),
     };
     for (const [name, measure] of Object.entries(measures)) {
+      if (!name.includes(only)) continue;
       const began = performance.now();
       try {
         const found = await measure();

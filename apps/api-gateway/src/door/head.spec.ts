@@ -157,6 +157,21 @@ describe.each([
     expect(answer.text).toContain('"request_timeout"');
   });
 
+  // The answers behind the first have no connection of their own yet, so Node tells none of them that it is gone.
+  it('a client that leaves ends the work of all requests that it sent at once', async () => {
+    const app = randomUUID();
+    nebo.owners.set(`app:${app}`, { account_id: account, project_id: project, parents: [] });
+    const known = nebo.closed.length;
+    const logs = `GET /v1/apps/${app}/builds/b/logs HTTP/1.1\r\n${head}\r\n`;
+    const socket = connect(nebo.port, '127.0.0.1');
+    socket.write(logs + logs + logs);
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    socket.destroy();
+    for (let wait = 0; wait < 250 && nebo.closed.length < known + 3; wait += 1)
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(nebo.closed).toHaveLength(known + 3);
+  });
+
   it('a body that comes slowly but comes, and an answer that takes long, are not cut', async () => {
     const socket = connect(nebo.port, '127.0.0.1');
     let text = '';

@@ -131,18 +131,136 @@ describe('row-level security', () => {
     }
   });
 
-  it('lines that do not sum to zero are refused at commit', async () => {
-    const { account_id } = await billing.account('1');
-    const wrong = service.transaction(async (tx) => {
-      const [transfer] = await tx.query<{ id: string }>(
-        `insert into transfer (account_id, kind, source_service, source_id, description) values ($1::uuid, 'charge', 'test', 'x', '') returning id`,
-        [account_id],
+  describe('what cannot be written into the ledger, by the service or past it', () => {
+    let account: string;
+    let transfer: string;
+    beforeEach(async () => {
+      account = (await billing.account('1')).account_id;
+      const [made] = await service.transaction(
+        (tx) =>
+          tx.query<{ id: string }>(
+            `insert into transfer (account_id, kind, source_service, source_id, description)
+             values ($1::uuid, 'charge', 'test', 'x', '') returning id`,
+            [account],
+          ),
+        account,
       );
-      await tx.query(
-        `select ledger_lines($1::uuid, $2::uuid, array['money', 'revenue'], array[-5, 4]::bigint[])`,
-        [account_id, transfer!.id],
+      transfer = made!.id;
+    });
+    /** Inserts lines, one list for each statement, in one transaction: as the service and as the superuser. */
+    const refused = async (reason: RegExp, ...statements: [transfer: string, amount: number][][]) => {
+      const texts = statements.map(
+        (lines) =>
+          `insert into ledger_line (transfer_id, account_id, book, amount) values ${lines
+            .map(([of, amount]) => `('${of}', '${account}', 'money', ${amount})`)
+            .join(', ')}`,
       );
-    }, account_id);
-    await expect(wrong).rejects.toThrow(/sum to -1, not to zero/);
+      for (const as of [account, 'system']) {
+        const wrong = service.transaction(async (tx) => {
+          for (const text of texts) await tx.query(text);
+        }, as);
+        await expect(wrong).rejects.toThrow(reason);
+      }
+      await expect(billing.sql(texts.join(';'))).rejects.toThrow(reason);
+      expect(await billing.sql('select 1 from ledger_line where transfer_id = $1', [transfer])).toEqual([]);
+    };
+
+    it('lines that do not sum to zero', async () => {
+      await refused(/sum to -1, not to zero/, [
+        [transfer, -5],
+        [transfer, 4],
+      ]);
+      const wrong = service.transaction(
+        (tx) =>
+          tx.query(
+            `select ledger_lines($1::uuid, $2::uuid, array['money', 'revenue'], array[-5, 4]::bigint[])`,
+            [account, transfer],
+          ),
+        account,
+      );
+      await expect(wrong).rejects.toThrow(/sum to -1, not to zero/);
+    });
+
+    it('a single line, also when a second statement would make up for it', async () => {
+      await refused(/sum to 7, not to zero/, [[transfer, 7]]);
+      await refused(/sum to 7, not to zero/, [[transfer, 7]], [[transfer, -7]]);
+      const split = billing.sql(
+        `with one as (insert into ledger_line (transfer_id, account_id, book, amount) values ($1, $2, 'money', 7))
+         select 1`,
+        [transfer, account],
+      );
+      await expect(split).rejects.toThrow(/sum to 7, not to zero/);
+    });
+
+    it('two transfers that make up for each other', async () => {
+      const [other] = await billing.sql<{ id: string }>(
+        `insert into transfer (account_id, kind, source_service, source_id, description)
+         values ($1, 'charge', 'test', 'y', '') returning id`,
+        [account],
+      );
+      await refused(/not to zero/, [
+        [transfer, 7],
+        [other!.id, -7],
+      ]);
+    });
+
+    it('lines of no transfer, or of another account’s', async () => {
+      const nobody = '00000000-0000-4000-8000-000000000000';
+      await refused(/the account has no transfer/, [
+        [nobody, 7],
+        [nobody, -7],
+      ]);
+      const other = (await billing.account('1')).account_id;
+      const [foreign] = await billing.sql<{ id: string }>('select id from transfer where account_id = $1', [
+        other,
+      ]);
+      await refused(/the account has no transfer/, [
+        [foreign!.id, 7],
+        [foreign!.id, -7],
+      ]);
+    });
+
+    it('a line more for a transfer that is whole, or a change of its lines', async () => {
+      const whole = `insert into ledger_line (transfer_id, account_id, book, amount) values
+        ($1, $2, 'money', -5), ($1, $2, 'revenue', 5)`;
+      await billing.sql(whole, [transfer, account]);
+      const more = `insert into ledger_line (transfer_id, account_id, book, amount) values ($1, $2, 'money', 1)`;
+      await expect(billing.sql(more, [transfer, account])).rejects.toThrow(/sum to 1, not to zero/);
+      for (const change of [
+        'update ledger_line set amount = amount + 1 where transfer_id = $1',
+        'delete from ledger_line where transfer_id = $1 and amount > 0',
+        'delete from transfer where id = $1',
+      ]) {
+        await expect(service.transaction((tx) => tx.query(change, [transfer]), account)).rejects.toThrow(
+          /append-only/,
+        );
+        await expect(billing.sql(change, [transfer])).rejects.toThrow(/append-only/);
+      }
+    });
+
+    it('a transfer or a usage record of an account that does not exist; an account stays', async () => {
+      const nobody = '00000000-0000-4000-8000-000000000000';
+      for (const text of [
+        `insert into transfer (account_id, kind, source_service, source_id, description)
+           values ($1::uuid, 'charge', 'test', 'z', '')`,
+        `insert into usage_record (account_id, operation_id, kind, amount, facts) values ($1::uuid, 'z', 'compute', 1, '{}')`,
+      ]) {
+        for (const as of [nobody, 'system'])
+          await expect(service.transaction((tx) => tx.query(text, [nobody]), as)).rejects.toThrow(
+            /there is no account/,
+          );
+        await expect(billing.sql(text, [nobody])).rejects.toThrow(/there is no account/);
+      }
+      await expect(billing.sql('update usage_record set account_id = $1', [nobody])).rejects.toThrow(
+        /append-only/,
+      );
+      await expect(billing.sql('delete from account where id = $1', [account])).rejects.toThrow(
+        /never deleted/,
+      );
+      await expect(
+        billing.sql('update account set id = gen_random_uuid() where id = $1', [account]),
+      ).rejects.toThrow(/never deleted/);
+      await expect(billing.sql('truncate account cascade')).rejects.toThrow(/never deleted|append-only/);
+    });
   });
 });

@@ -203,6 +203,22 @@ describe('keys', () => {
     expect((await billing.internal('POST', 'keys/resolve', { hash: 'short' })).status).toBe(422);
   });
 
+  it('422 for a field that is none: a misspelt limit never makes a key without one (maximhq/bifrost#5673)', async () => {
+    const { account_id: account } = await billing.account();
+    for (const [verb, wrong] of [
+      ['inference-key-create', { monthly_limits: '10' }],
+      ['inference-key-create', { budget: '10' }],
+      ['key-create', { project_ids: [account] }],
+    ] as const) {
+      const refused = await billing.admin(verb, { account, ...wrong });
+      expect(refused).toMatchObject({
+        status: 422,
+        body: { detail: [{ loc: ['body', Object.keys(wrong)[0]] }] },
+      });
+    }
+    expect((await billing.internal('GET', `operator/keys?account=${account}`)).body).toEqual({ data: [] });
+  });
+
   it('neither table, list, log of events nor audit holds a key', async () => {
     const { account_id, as } = await billing.account();
     const { key, id } = (await billing.admin('key-create', { account: account_id })).body;

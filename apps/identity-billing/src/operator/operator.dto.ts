@@ -8,6 +8,7 @@ import {
   StringsField,
   V1PolicyStatement,
 } from '@nebo/contracts';
+import { ClosedBody } from '@nebo/service-kit';
 import { roles } from '../members/members.service.js';
 
 /** Decimal rubles above or equal to zero. */
@@ -48,6 +49,8 @@ export class MemberRoleBody {
   role!: Role;
 }
 
+/** Closed, as the others that limit something: a misspelt limit must not make a key without one. */
+@ClosedBody()
 export class KeyCreateBody {
   @IdField()
   account!: string;
@@ -70,6 +73,7 @@ export class KeyCreateBody {
   member?: string;
 }
 
+@ClosedBody()
 export class KeyPolicyBody {
   @IdField()
   key!: string;
@@ -84,6 +88,7 @@ export class KeyBody {
   key!: string;
 }
 
+@ClosedBody()
 export class InferenceKeyCreateBody {
   @IdField()
   account!: string;

@@ -1,10 +1,10 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { formatRubles, type SliceSettleAnswer } from '@nebo/contracts';
-import { Database, type SqlValue } from '@nebo/persistence';
+import { Database } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import { guardedError, sqlStateOf } from '../database/guarded.js';
 import { BillingMetrics } from '../observe/billing-metrics.js';
-import { readSettlement, type SettlementRow } from './settlement.js';
+import { listsOf, readSettlement, type SettlementRow, sliceSettle } from './settlement.js';
 
 interface Outcome {
   /** Place in the lists that were sent, from 1. */
@@ -73,8 +73,7 @@ export class SettleService {
     try {
       outcomes = await this.database.named<Outcome>(
         'slice-settle',
-        `select ord, outcome, lost from slice_settle($1::uuid, $2, $3::jsonb, $4::integer[], $5::text[], $6::bigint[],
-           $7::timestamptz[], $8::jsonb)`,
+        `select ord, outcome, lost from ${sliceSettle}`,
         [router, service, ...listsOf(rows)],
       );
     } catch (error) {
@@ -102,29 +101,6 @@ export class SettleService {
       'a request was settled with no money left for it: the loss is the operator’s',
     );
   }
-}
-
-/** The lists that `slice_settle` takes: what many rows have in common goes once, and is found by its place from 1. */
-function listsOf(rows: readonly SettlementRow[]): SqlValue[] {
-  const places = new Map<string, string>();
-  const placeOf = rows.map(
-    ({ account_id, key_id, slice_id, key_slice_id, month, description, prices, usage }) => {
-      const { kind, model } = usage;
-      const common = { account_id, key_id, slice_id, key_slice_id, month, description, prices, kind, model };
-      const name = JSON.stringify(common);
-      let place = places.get(name);
-      if (place === undefined) places.set(name, (place = String(places.size + 1)));
-      return place;
-    },
-  );
-  return [
-    `[${[...places.keys()].join()}]`,
-    placeOf,
-    rows.map(({ operation_id }) => operation_id),
-    rows.map(({ amount }) => amount),
-    rows.map(({ at }) => at),
-    JSON.stringify(rows.map(({ usage }) => usage)),
-  ];
 }
 
 /** Rows whose operation stands in the batch for the first time, and those that repeat one of these. */

@@ -208,6 +208,49 @@ describe('settlements of slices', () => {
     await addsUp();
   });
 
+  it('an operation that stands in a batch in two ways is charged in the first of them that is right', async () => {
+    const { account_id, key, a } = await world();
+    await a.take(nano(20));
+    const one = a.ended(nano(1));
+    const wrongKey = { ...one, key_id: randomUUID() };
+    const dearer = { ...one, amount: nano(3), description: 'another' };
+    expect((await a.settle([wrongKey, one, dearer, one])).body).toEqual({
+      settled: [one.operation_id, one.operation_id, one.operation_id],
+      refused: [{ operation_id: one.operation_id, reason: 'the account has no such key' }],
+    });
+    expect(await row(account_id)).toEqual({ posted: nano(99), held: '0', leased: nano(19) });
+    expect(await billing.sql('select used, captured from key_month where key_id = $1', [key])).toEqual([
+      { used: nano(1), captured: nano(1) },
+    ]);
+    await addsUp();
+  });
+
+  it('a slice that does not cover its part is no matter of the others in the batch', async () => {
+    const [rich, poor] = [await world('100', '50'), await world('10')];
+    await rich.a.take(nano(30));
+    const router = new TestRouter(billing, poor.account_id, poor.key, false, rich.a.id);
+    router.epoch = rich.a.epoch;
+    await router.take(nano(2));
+    const batch = [
+      router.ended(nano(1.5)),
+      rich.a.ended(nano(4)),
+      router.ended(nano(1.5)),
+      router.ended(nano(9)),
+      rich.a.ended(nano(5)),
+    ];
+    expect((await rich.a.settle(batch)).body.settled).toHaveLength(5);
+    expect(await row(rich.account_id)).toEqual({ posted: nano(91), held: '0', leased: nano(21) });
+    // 1.5 and 0.5 from the slice, 1 and 7 of the other 8 from what is available; 2 are lost.
+    expect(await row(poor.account_id)).toEqual({ posted: '0', held: '0', leased: '0' });
+    expect(
+      await billing.sql(
+        'select operation_id, amount, lost from settlement where account_id = $1 and lost > 0',
+        [poor.account_id],
+      ),
+    ).toEqual([{ operation_id: batch[3]!.operation_id, amount: nano(9), lost: nano(2) }]);
+    await addsUp();
+  });
+
   it('503 while the database is away, and the same batch settles once afterwards', async () => {
     const { account_id, a } = await world();
     await a.take(nano(20));

@@ -1,4 +1,5 @@
 import type { PriceRef, SliceSettlement, UsageFacts } from '@nebo/contracts';
+import { sqlArray, type SqlValue } from '@nebo/persistence';
 import { asUuid } from '../database/ids.js';
 
 /** A settlement that the database can take, with its place in the batch. */
@@ -49,6 +50,32 @@ export function readSettlement(
     if (!(error instanceof Malformed)) throw error;
     return { operation_id: String(fields['operation_id'] ?? ''), reason: `malformed: ${error.message}` };
   }
+}
+
+/** The call of the function that charges; its parameters: the router's id, the service, and what `listsOf` makes. */
+export const sliceSettle =
+  'slice_settle($1::uuid, $2, $3::jsonb, $4::integer[], $5::text[], $6::bigint[], $7::timestamptz[], $8::jsonb)';
+
+/** The lists that `slice_settle` takes: what many rows have in common goes once, and is found by its place from 1. */
+export function listsOf(rows: readonly SettlementRow[]): SqlValue[] {
+  const places = new Map<string, number>();
+  const placeOf = rows.map((row) => {
+    const { account_id, key_id, slice_id, key_slice_id, month, description, prices, usage } = row;
+    const { kind, model } = usage;
+    const common = { account_id, key_id, slice_id, key_slice_id, month, description, prices, kind, model };
+    const text = JSON.stringify(common);
+    let place = places.get(text);
+    if (place === undefined) places.set(text, (place = places.size + 1));
+    return place;
+  });
+  return [
+    `[${[...places.keys()].join()}]`,
+    sqlArray(placeOf),
+    sqlArray(rows.map(({ operation_id }) => operation_id)),
+    sqlArray(rows.map(({ amount }) => amount)),
+    sqlArray(rows.map(({ at }) => at)),
+    JSON.stringify(rows.map(({ usage }) => usage)),
+  ];
 }
 
 /** Text that PostgreSQL can keep: no NUL, no half of a surrogate pair. */

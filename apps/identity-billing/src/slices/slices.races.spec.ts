@@ -5,6 +5,7 @@ import { type Billing, nano, startBilling } from '../../test/billing.js';
 import { Chance } from '../../test/random.js';
 import { settlementOf, TestRouter } from '../../test/routers.js';
 import { SliceModel } from '../../test/slice-model.js';
+import { listsOf, readSettlement, type SettlementRow, sliceSettle } from './settlement.js';
 
 /** Sequences to run: 24 in `npm test`, more with NEBO_PROOF (`npm run proof -- money`); all follow from NEBO_SEED. */
 const sequences = Number(process.env['NEBO_PROOF'] || 24);
@@ -99,11 +100,16 @@ describe('slices, many at once', () => {
   it('the same settlements at once, in any order and in batches of several accounts, charge once: no deadlock', async () => {
     const worlds = await Promise.all([world('100', '90'), world('100', '90'), world('100')]);
     const [router] = worlds[0]!.routers;
-    const ends: ReturnType<typeof settlementOf>[] = [];
+    const ends: SettlementRow[] = [];
     for (const { account_id, key } of worlds) {
       const { body } = await router!.call('take', { account_id, need: nano(50), want: nano(50) });
       for (let count = 0; count < 40; count += 1)
-        ends.push(settlementOf({ account_id, key_id: key, slice_id: body.account.id, amount: nano(1) }));
+        ends.push(
+          readSettlement(
+            settlementOf({ account_id, key_id: key, slice_id: body.account.id, amount: nano(1) }),
+            0,
+          ) as SettlementRow,
+        );
     }
     const chance = new Chance(3);
     const shuffled = () =>
@@ -111,15 +117,9 @@ describe('slices, many at once', () => {
         .map((end) => ({ end, at: chance.next() }))
         .sort((a, b) => a.at - b.at)
         .slice(0, 90)
-        .map(({ end }) => ({ ...end, ord: 0 }));
-    const settle = (batch: object[]) =>
-      codeOf(
-        database.query('select 1 from slice_settle($1::uuid, $2, $3::jsonb)', [
-          router!.id,
-          'test',
-          JSON.stringify(batch.map((end, ord) => ({ ...end, month: `${ends[0]!.month}-01`, ord }))),
-        ]),
-      );
+        .map(({ end }) => end);
+    const settle = (batch: typeof ends) =>
+      codeOf(database.query(`select 1 from ${sliceSettle}`, [router!.id, 'test', ...listsOf(batch)]));
     const codes = await Promise.all(Array.from({ length: 16 }, () => settle(shuffled())));
     codes.push(await settle(ends));
     expect(codes.filter((code) => code !== 'ok')).toEqual([]);

@@ -22,14 +22,14 @@ export interface Piece {
   choice?: string;
 }
 
-const finishes: Readonly<Record<string, Finish>> = {
-  stop: 'stop',
-  length: 'length',
-  max_tokens: 'length',
-  tool_calls: 'tool_calls',
-  function_call: 'tool_calls',
-  content_filter: 'content_filter',
-};
+const finishes: ReadonlyMap<string, Finish> = new Map([
+  ['stop', 'stop'],
+  ['length', 'length'],
+  ['max_tokens', 'length'],
+  ['tool_calls', 'tool_calls'],
+  ['function_call', 'tool_calls'],
+  ['content_filter', 'content_filter'],
+]);
 
 /** What of a route says how its answers are read. */
 export type AnswerSource = Pick<Route, 'dialect' | 'provider'>;
@@ -114,7 +114,8 @@ export class AnswerReader {
   }
 
   private finishOf(reason: string): Finish {
-    const finish = this.source.dialect.finish?.[reason] ?? finishes[reason] ?? 'stop';
+    const own = this.source.dialect.finish;
+    const finish = (own && Object.hasOwn(own, reason) ? own[reason] : finishes.get(reason)) ?? 'stop';
     if (finish === 'broken') throw new UpstreamError('broken', `the vendor gave up: ${reason}`);
     // Agents run the calls of an answer only when the reason says so.
     return finish === 'stop' && this.calls.seen ? 'tool_calls' : finish;

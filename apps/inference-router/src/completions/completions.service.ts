@@ -91,6 +91,11 @@ export class Completions implements OnModuleDestroy {
     return work;
   }
 
+  /** Gives back what an order still holds that was not run, or not to its end; one that has ended holds nothing. */
+  drop({ reserved }: Admitted): void {
+    this.settlements.giveBack(reserved);
+  }
+
   private async runToEnd(run: Run, sink: Sink, gone: Cancel): Promise<Completed> {
     const off = gone.onCancel(() => void this.clientLeft(run));
     let completed: Completed;
@@ -182,8 +187,8 @@ export class Completions implements OnModuleDestroy {
    * again and again before their counters; theirs is read to the end and billed by the counters.
    */
   private async clientLeft(run: Run): Promise<void> {
-    const { key, account } = run.admitted;
-    run.isDraining = await this.log.isInDrainMode(key, account).catch(() => false);
+    const { key, account, operationId } = run.admitted;
+    run.isDraining = await this.log.isInDrainMode(key, account, operationId).catch(() => false);
     if (!run.isDraining) run.upstream.cancel(new Error('the client left'));
   }
 

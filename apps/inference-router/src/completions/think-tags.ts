@@ -8,6 +8,8 @@ export interface SplitText {
 
 const opening = '<think>';
 const closing = '</think>';
+/** So much of blanks may stand before a tag; more is the answer itself, and would be looked through again with each piece. */
+const mostBlank = 1_024;
 
 /**
  * Takes reasoning out of a text that begins with `<think>`, where a host leaves it when it does not know the field that
@@ -32,7 +34,7 @@ export class ThinkTags {
       this.place = 'inside';
       return this.inside(start.slice(opening.length).replace(/^\n/, ''), isLast);
     }
-    if (!isLast && opening.startsWith(start)) {
+    if (!isLast && opening.startsWith(start) && text.length <= mostBlank) {
       this.kept = text;
       return { reasoning: '', content: '', isOver: false };
     }

@@ -26,6 +26,11 @@ export interface Dialect {
     levels?: Readonly<Record<Level, string>>;
     /** Fields of a level beside `on`. `ceiling`: output tokens of the request. */
     level?: (word: string, ceiling: number) => Fields;
+    /**
+     * What bounds the reasoning when no level is asked for, where the vendor's ceiling does not cover it: otherwise a request
+     * with a tiny ceiling would get reasoning without end and pay for next to nothing.
+     */
+    bound?: (ceiling: number) => Fields;
   };
   /** Sent with every request. */
   always?: Fields;

@@ -64,7 +64,7 @@ describe('switching reasoning', () => {
     ['deepseek-v4-pro', undefined, enabled],
     ['deepseek-v4.1-flash', undefined, enabled],
     ['glm-5.3', undefined, glm],
-    ['qwen3.8-max', undefined, { enable_thinking: true }],
+    ['qwen3.8-max', undefined, { enable_thinking: true, thinking_budget: 4_095 }],
     ['glm-5.2', undefined, disabled],
     ['glm-5.2', 'high', disabled],
     ['qwen3-coder-next', undefined, {}],

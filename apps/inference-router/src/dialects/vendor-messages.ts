@@ -27,15 +27,23 @@ export function vendorMessages(
   const flush = () => {
     if (pictures.length > 0)
       out.push({ role: 'user', content: [{ type: 'text', text: picturesText }, ...pictures] });
-    out.push(...notes);
+    for (const note of notes) out.push(note);
     pictures = [];
     notes = [];
   };
+  // The first message behind a note that is none itself; looked for once for all notes before it.
+  let behind = 0;
   for (const [index, message] of messages.entries()) {
     if (isFirstOnly && message.role === 'system') {
       if (out.every(({ role }) => role === 'system')) mergeSystem(out, message);
-      else if (isAmongResults(messages, index)) notes.push(asUser(message));
       else {
+        behind = Math.max(behind, index + 1);
+        while (messages[behind]?.role === 'system') behind += 1;
+        // A tool's message follows, with nothing but notes in between: its calls are not answered yet.
+        if (messages[behind]?.role === 'tool') {
+          notes.push(asUser(message));
+          continue;
+        }
         flush();
         out.push(asUser(message));
       }
@@ -44,7 +52,7 @@ export function vendorMessages(
     if (message.role !== 'tool') flush();
     if (hasToolPicture(message)) {
       const parts = message.content as readonly OrderPart[];
-      pictures.push(...parts.filter(({ type }) => type === 'image_url'));
+      for (const part of parts) if (part.type === 'image_url') pictures.push(part);
       out.push({ ...message, content: textOf(parts) || belowText });
     } else {
       out.push(message);
@@ -60,11 +68,6 @@ const hasToolPicture = ({ role, content }: OrderMessage): boolean =>
 /** Any system message but a single one at the front. */
 const hasLateSystem = (messages: readonly OrderMessage[]): boolean =>
   messages.some(({ role }, index) => role === 'system' && index > 0);
-
-/** Does a tool's message follow, with nothing but notes in between? Then its calls are not answered yet. */
-function isAmongResults(messages: readonly OrderMessage[], index: number): boolean {
-  return messages.slice(index + 1).find(({ role }) => role !== 'system')?.role === 'tool';
-}
 
 function mergeSystem(out: OrderMessage[], message: OrderMessage): void {
   const before = out[0];

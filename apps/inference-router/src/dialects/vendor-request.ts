@@ -70,8 +70,9 @@ function reasoningFields({ offer, effort: asked, ceiling }: Order, route: Route)
   const effort = asked === 'none' && !model.reasoning.off ? 'minimal' : asked;
   if (effort === 'none') return off ?? {};
   if (effort !== undefined) return { ...on, ...levelFields(effort, ceiling, model.reasoning.levels, route) };
-  if (model.reasoning.default === undefined) return {};
-  return model.reasoning.default === 'on' ? on : (off ?? {});
+  if (model.reasoning.default === 'off') return off ?? {};
+  const bound = route.dialect.reasoning.bound?.(ceiling) ?? {};
+  return model.reasoning.default === 'on' ? { ...on, ...bound } : bound;
 }
 
 function levelFields(

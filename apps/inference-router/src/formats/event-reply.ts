@@ -11,12 +11,14 @@ export class EventReply {
 
   /**
    * @param keepAlive milliseconds of silence after which `beat` is sent
+   * @param clientIdle milliseconds in which a client that has more to read may take nothing; then it counts as gone
    * @param beat an event, or a comment, that clients pass over
    */
   constructor(
     private readonly raw: ServerResponse,
     private readonly headers: Readonly<Record<string, string>>,
     keepAlive: number,
+    private readonly clientIdle: number,
     private readonly beat: string,
     private readonly deadlines: Deadlines,
   ) {
@@ -36,9 +38,12 @@ export class EventReply {
     this.begin();
     this.silence.touch();
     if (raw.write(text)) return;
+    // Nobody else listens, so that the connection ends with it; a write that makes headway does not count as silence.
+    raw.setTimeout(this.clientIdle);
     // Reading no faster than the client does keeps memory flat.
     return new Promise((resolve) => {
       const done = () => {
+        raw.setTimeout(0);
         raw.off('drain', done);
         raw.off('close', done);
         this.silence.touch();

@@ -28,6 +28,7 @@ import { Formats } from './formats.js';
 @Injectable()
 export class Generation implements DirectHandler {
   private readonly keepAlive: number;
+  private readonly clientIdle: number;
 
   constructor(
     private readonly formats: Formats,
@@ -39,6 +40,8 @@ export class Generation implements DirectHandler {
     @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'config' | 'log'>,
   ) {
     this.keepAlive = runtime.config.int('NEBO_INFERENCE_KEEP_ALIVE', 15, { min: 1 }) * 1_000;
+    // Vendors end answers that nobody takes, and what is cut there is free: a client must not be the one who waits for that.
+    this.clientIdle = runtime.config.int('NEBO_INFERENCE_CLIENT_IDLE', 45, { min: 1 }) * 1_000;
   }
 
   /** Answers a request of a door, past the framework. */
@@ -71,14 +74,17 @@ export class Generation implements DirectHandler {
     raw.once('close', () => {
       if (!raw.writableFinished) gone.cancel(new Error('the client left'));
     });
+    let admitted: Admitted | undefined;
     try {
       const asked = format.read(body, this.catalogue, caller);
       if (turns) await turns.next();
-      const admitted = await this.admission.admit(asked.order, caller, requestId, gone);
+      admitted = await this.admission.admit(asked.order, caller, requestId, gone);
       if (turns) await turns.next();
       if (asked.order.stream) await this.stream(format, asked, admitted, raw, gone);
       else await this.plain(format, asked, admitted, raw, gone);
     } catch (error) {
+      // Whatever failed between the admission and the end of the run: nothing may stay held.
+      if (admitted) this.completions.drop(admitted);
       this.fail(format, error, requestId, raw);
     }
   }
@@ -110,6 +116,7 @@ export class Generation implements DirectHandler {
       raw,
       headersOf(format, admitted),
       this.keepAlive,
+      this.clientIdle,
       writer.beat,
       this.deadlines,
     );

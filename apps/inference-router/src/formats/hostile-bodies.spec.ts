@@ -1,8 +1,11 @@
 import type { CatalogueModel } from '../catalogue/model.js';
 import type { OrderMessage } from '../completions/order.js';
+import type { Provider } from '../catalogue/catalogue.js';
+import { AnswerReader } from '../completions/answer-reader.js';
 import { dialects } from '../dialects/registry.js';
 import { vendorMessages } from '../dialects/vendor-messages.js';
 import { maskWords } from '../upstreams/refusal.js';
+import { UpstreamEvent } from '../upstreams/upstream-event.js';
 import { readHistory } from './messages/messages-history.js';
 
 const model = { id: 'kimi-k3', vision: true } as CatalogueModel;
@@ -70,6 +73,18 @@ describe('a hostile body does not hold the process up', () => {
       ...times(250_000, () => ({ role: 'system' as const, content: 's' })),
     ];
     expect(took(() => vendorMessages(messages, dialects[name]!))).toBeLessThan(limit);
+  });
+
+  it('when a model writes nothing but blanks before its answer', () => {
+    const reader = new AnswerReader({ dialect: dialects['minimax']!, provider: {} as Provider }, false);
+    const event = new UpstreamEvent(JSON.stringify({ choices: [{ index: 0, delta: { content: '\n' } }] }));
+    let size = 0;
+    expect(
+      took(() => {
+        for (let piece = 0; piece < 400_000; piece += 1) size += reader.read(event)?.content?.length ?? 0;
+      }),
+    ).toBeLessThan(limit);
+    expect(size).toBe(400_000);
   });
 
   it.each([

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError } from '@nebo/service-kit';
@@ -35,6 +35,27 @@ describe('the folder of a router', () => {
     // A socket that nobody listens on looks like any file that cannot be connected to.
     writeFileSync(join(path, 'alive.sock'), '');
     await (await RouterFolder.take(path)).release();
+  });
+
+  it('goes to one alone of many that begin at once behind a killed one', async () => {
+    for (let round = 0; round < 30; round += 1) {
+      const path = join(home, `router-${round}`);
+      mkdirSync(path);
+      writeFileSync(join(path, 'alive.sock'), '');
+      const begun = await Promise.allSettled(
+        Array.from({ length: 6 }, async (_, index) => {
+          // Each at its own moment: one looks while another has just begun to listen.
+          for (let wait = 0; wait < index; wait += 1) await new Promise((resolve) => setImmediate(resolve));
+          return RouterFolder.take(path);
+        }),
+      );
+      const folders = begun.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+      expect(folders).toHaveLength(1);
+      // The others have taken nothing of it away.
+      await expect(RouterFolder.take(path)).rejects.toThrow('in use');
+      await folders[0]!.release();
+      expect(readdirSync(path)).toEqual(['router-id']);
+    }
   });
 
   it('works where the path is too long for a socket', async () => {

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import {
   existsSync,
+  linkSync,
   mkdirSync,
   readFileSync,
   realpathSync,
@@ -10,7 +11,7 @@ import {
 } from 'node:fs';
 import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { ConfigError } from '@nebo/service-kit';
 
 /** Longest path of a Unix socket that every system takes. */
@@ -38,20 +39,12 @@ export class RouterFolder {
     mkdirSync(path, { recursive: true, mode: 0o700 });
     const socket = socketOf(realpathSync(path));
     const token = `${process.pid} ${randomUUID()}`;
-    const inUse = (owner: string) =>
-      new ConfigError(
-        `${path} is in use by process ${owner.split(' ', 1)[0]}; each router needs a folder of its own (NEBO_INFERENCE_DIR)`,
+    const server = await claim(socket, token, (owner) => {
+      const pid = owner.split(' ', 1)[0];
+      return new ConfigError(
+        `${path} is in use by process ${pid}; each router needs a folder of its own (NEBO_INFERENCE_DIR)`,
       );
-    const owner = await askOwner(socket);
-    if (owner !== null) throw inUse(owner);
-    rmSync(socket, { force: true });
-    const server = await listen(socket, token);
-    // Of two that began at once and both found the old socket dead, the later one has the name now.
-    const now = await askOwner(socket);
-    if (now !== token) {
-      server.close();
-      throw inUse(now ?? '(unknown)');
-    }
+    });
     return new RouterFolder(path, readRouterId(path), server);
   }
 
@@ -65,6 +58,40 @@ function socketOf(folder: string): string {
   const inside = join(folder, 'alive.sock');
   if (Buffer.byteLength(inside) <= longestSocketPath) return inside;
   return join(tmpdir(), `nebo-router-${createHash('sha256').update(folder).digest('hex').slice(0, 16)}.sock`);
+}
+
+/**
+ * Listens on the folder's name. Only one can have it; what a killed process left is moved away first, and looked at again
+ * then: meanwhile another may have listened there.
+ * @throws what `inUse` makes when a process lives there
+ */
+async function claim(socket: string, token: string, inUse: (owner: string) => Error): Promise<Server> {
+  for (let tries = 0; tries < 20; tries += 1) {
+    try {
+      return await listen(socket, token);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    }
+    const owner = await askOwner(socket);
+    if (owner !== null) throw inUse(owner);
+    const aside = join(dirname(socket), `.${randomUUID().slice(0, 8)}`);
+    if (!succeeds(() => renameSync(socket, aside))) continue;
+    const moved = await askOwner(aside);
+    // One that had just begun gets its name back, unless a third has it by now.
+    if (moved !== null) succeeds(() => linkSync(aside, socket));
+    rmSync(aside, { force: true });
+    if (moved !== null) throw inUse(moved);
+  }
+  throw inUse('(unknown)');
+}
+
+function succeeds(work: () => void): boolean {
+  try {
+    work();
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** @returns what the process behind a socket says, or null when there is none */

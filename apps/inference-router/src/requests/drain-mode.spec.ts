@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sharedPostgres } from '@nebo/test-kit';
-import { account, type Router, startRouter } from '../../test/harness.js';
+import { type Router, startRouter } from '../../test/harness.js';
 import { freeAborts, RequestLog, type RequestRecord } from './request-log.js';
 
 /** inference-gateway.md, 4: more than 5 unbilled aborts in an hour, or more than a hundredth of the month's spend. */
@@ -8,11 +8,15 @@ describe('drain mode of a key', () => {
   let router: Router;
   let log: RequestLog;
   let key: string;
+  let account: string;
   beforeAll(async () => {
     router = await startRouter();
     log = router.nebo.services.get('inference-router')!.app.get(RequestLog);
   });
-  beforeEach(() => (key = randomUUID()));
+  beforeEach(() => {
+    key = randomUUID();
+    account = randomUUID();
+  });
   afterAll(async () => {
     await router?.stop();
     await (await sharedPostgres()).stop();
@@ -40,7 +44,7 @@ describe('drain mode of a key', () => {
       endedAt: new Date(),
       ...more,
     });
-  const drains = () => log.isInDrainMode(key, account);
+  const drains = (operation = randomUUID()) => log.isInDrainMode(key, account, operation);
   /** What happened earlier in this month, longer than an hour ago. */
   const earlier = (aborts: number, forgone: bigint, spent: bigint) =>
     router.rows(
@@ -72,6 +76,35 @@ describe('drain mode of a key', () => {
 
   it('does not take a few early aborts of a new key for its habit', async () => {
     await earlier(freeAborts, 1_000_000n, 0n);
+    expect(await drains()).toBe(false);
+  });
+
+  it('begins for clients that leave in the same moment, before any of them is in the table', async () => {
+    const asked = await Promise.all(Array.from({ length: 50 }, () => drains()));
+    expect(asked.filter((drained) => !drained)).toHaveLength(freeAborts + 1);
+  });
+
+  it('does not count those that left and were billed by the counters that had come', async () => {
+    for (let index = 0; index < 20; index += 1) {
+      const operationId = randomUUID();
+      expect(await drains(operationId)).toBe(false);
+      write({ operationId, cost: 5n });
+    }
+  });
+
+  it('begins for all keys of an account together: a new key is no new allowance', async () => {
+    for (let index = 0; index <= freeAborts; index += 1) {
+      key = randomUUID();
+      expect(await drains()).toBe(false);
+      write({ forgone: 100n });
+    }
+    key = randomUUID();
+    expect(await drains()).toBe(true);
+    // They spend enough for that.
+    write({ outcome: 'complete', status: 200, cost: 100_000n });
+    expect(await drains()).toBe(false);
+    // Other accounts have nothing to do with it.
+    account = randomUUID();
     expect(await drains()).toBe(false);
   });
 

@@ -36,42 +36,41 @@ function make() {
   const runtime = { log, config: new Config({}) };
   let letGo: () => void = () => undefined;
   const gate = new Promise<void>((resolve) => (letGo = resolve));
-  const statements: string[] = [];
-  const query = async (sql: string) => void statements.push(sql);
+  /** Ids of the operations that each statement writes. */
+  const statements: string[][] = [];
   const database = {
-    transaction: (work: (tx: { query: typeof query }) => Promise<unknown>) =>
-      gate.then(() => work({ query })),
+    named: (_name: string, _text: string, [operations]: string[]) =>
+      gate.then(() => void statements.push(operations!.split(','))),
+    transaction: () => gate,
   } as unknown as Database;
   const figures = new InferenceFigures(createMetrics('inference-router'), runtime);
-  const inserts = () => statements.filter((sql) => sql.startsWith('insert into request_log'));
-  return { requests: new RequestLog(database, figures, runtime), letGo, inserts, lines };
+  return { requests: new RequestLog(database, figures, runtime), letGo, statements, lines };
 }
 
 describe('the log of requests', () => {
   it('writes many rows with one statement, and what waits when the service stops', async () => {
-    const { requests, letGo, inserts } = make();
+    const { requests, letGo, statements } = make();
     letGo();
     for (let index = 0; index < 300; index += 1) requests.write(record(index));
-    expect(inserts()).toHaveLength(0);
+    expect(statements).toHaveLength(0);
     await requests.beforeApplicationShutdown();
-    expect(inserts()).toHaveLength(1);
-    expect(inserts()[0]!.match(/\(\$\d+, /g)).toHaveLength(300);
+    expect(statements.map((rows) => rows.length)).toEqual([300]);
   });
 
   it('drops rows, and says so, rather than fill the memory while the database hangs', async () => {
-    const { requests, letGo, inserts, lines } = make();
+    const { requests, letGo, statements, lines } = make();
     for (let index = 0; index < 30_000; index += 1) requests.write(record(index));
     const lost = lines.reduce((sum, { rows }) => sum + Number(rows ?? 0), 0);
     expect(lost).toBe(10_000);
     letGo();
     await requests.flush();
-    expect(inserts()).toHaveLength(40);
+    expect(statements).toHaveLength(40);
     requests.write(record(0));
     await requests.flush();
-    expect(inserts()).toHaveLength(41);
+    expect(statements).toHaveLength(41);
   });
 
   it('a database that hangs does not keep an upstream open: nobody is in drain mode then', async () => {
-    expect(await make().requests.isInDrainMode('k', 'a')).toBe(false);
+    expect(await make().requests.isInDrainMode('k', 'a', 'o')).toBe(false);
   });
 });

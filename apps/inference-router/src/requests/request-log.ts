@@ -5,9 +5,10 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import type { Nano } from '@nebo/contracts';
-import { Database, type SqlValue } from '@nebo/persistence';
+import { Database, sqlArray, type SqlValue } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import type { Counters } from '../dialects/dialect.js';
+import { HangUps } from './hang-ups.js';
 import { InferenceFigures } from './inference-figures.js';
 
 /**
@@ -41,30 +42,8 @@ export interface RequestRecord {
   endedAt: Date;
 }
 
-const columns = [
-  'operation_id',
-  'request_id',
-  'account_id',
-  'key_id',
-  'format',
-  'model',
-  'upstream',
-  'streamed',
-  'status',
-  'outcome',
-  'finish_reason',
-  'input_tokens',
-  'cached_tokens',
-  'output_tokens',
-  'reasoning_tokens',
-  'price_version',
-  'cost',
-  'started_at',
-  'first_byte_at',
-  'ended_at',
-];
 /** Rows wait for each other this long, so that many requests are one statement. Milliseconds. */
-const gather = 200;
+const gather = 400;
 const mostRows = 500;
 /** Most rows that wait for the database. */
 const mostQueued = 20_000;
@@ -74,7 +53,7 @@ const mostQueued = 20_000;
  */
 export const freeAborts = 5;
 /** The share: unbilled aborts above a hundredth of the month's spend. */
-const share = 100n;
+const share = 100;
 
 /** How long the question of drain mode may take before the upstream is closed all the same. Milliseconds. */
 const drainPatience = 150;
@@ -88,6 +67,7 @@ export class RequestLog implements OnApplicationBootstrap, BeforeApplicationShut
   private writing: Promise<void> = Promise.resolve();
   /** Rows that are being written or wait for it. */
   private queued = 0;
+  private readonly hangUps = new HangUps(freeAborts);
 
   constructor(
     private readonly database: Database,
@@ -114,6 +94,7 @@ export class RequestLog implements OnApplicationBootstrap, BeforeApplicationShut
   /** Notes a request; it is in the table and in the figures within a moment. A lost row is no lost money. */
   write(record: RequestRecord): void {
     this.figures.trace(record);
+    if (record.outcome !== 'aborted' || record.cost > 0n) this.hangUps.remove(record.key, record.operationId);
     this.rows.push(record);
     if (this.rows.length >= mostRows) void this.flush();
     else this.timer ??= setTimeout(() => void this.flush(), gather).unref();
@@ -149,10 +130,11 @@ export class RequestLog implements OnApplicationBootstrap, BeforeApplicationShut
   }
 
   /**
-   * Did the key leave so often before its counters, or take so much of what it spends, that its next abort is read to the
-   * end?
+   * Asked once when a client leaves: did its key leave so often before its counters, or did the key or all keys of its
+   * account together take so much of what they spend, that this answer is read to its end?
    */
-  async isInDrainMode(key: string, account: string): Promise<boolean> {
+  async isInDrainMode(key: string, account: string, operation: string): Promise<boolean> {
+    if (!this.hangUps.add(key, operation)) return true;
     let timer: NodeJS.Timeout | undefined;
     // The vendor goes on generating meanwhile: a database that is slow or away must not keep it at that.
     const late = new Promise<boolean>((resolve) => {
@@ -171,74 +153,59 @@ export class RequestLog implements OnApplicationBootstrap, BeforeApplicationShut
     await this.flush();
     const [row] = await this.database.transaction(
       (tx) =>
-        tx.query<{ recent: bigint; aborts: bigint | null; forgone: bigint | null; spent: bigint | null }>(
-          `select m.aborts, m.forgone, m.spent,
+        tx.query<{ recent: bigint; is_above: boolean }>(
+          // The key by itself, and all keys of the account together, one of which may have been made only to leave.
+          `select coalesce(bool_or(aborts > $4::integer and forgone::numeric * ${share} > spent) filter (where key_id = $1::uuid), false)
+               or coalesce(sum(aborts) > $4::integer and sum(forgone) * ${share} > sum(spent), false) as is_above,
              (select count(*) from request_log
                where key_id = $1::uuid and outcome = 'aborted' and cost = 0 and ended_at > now() - interval '1 hour') as recent
-           from (values (1)) one left join key_month m on m.key_id = $1::uuid and m.month = $2`,
-          [key, monthOf(new Date())],
+           from key_month where account_id = $3::uuid and month = $2`,
+          [key, monthOf(new Date()), account, freeAborts],
         ),
       account,
     );
-    if (!row) return false;
-    if (Number(row.recent) > freeAborts) return true;
-    return Number(row.aborts ?? 0) > freeAborts && BigInt(row.forgone ?? 0) * share > BigInt(row.spent ?? 0);
+    return row !== undefined && (row.is_above || Number(row.recent) > freeAborts);
   }
 
   private async insert(rows: readonly RequestRecord[]): Promise<void> {
-    const values: SqlValue[] = [];
-    const tuples = rows.map(
-      (row) =>
-        `(${valuesOf(row)
-          .map((value) => `$${values.push(value)}`)
-          .join(', ')})`,
-    );
     try {
-      await this.database.transaction(async (tx) => {
-        await tx.query(
-          `insert into request_log (${columns.join(', ')}) values ${tuples.join(', ')} on conflict do nothing`,
-          values,
-        );
-        await tx.query(
-          `insert into key_month as m (key_id, account_id, month, spent, forgone, aborts)
-             select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[])
-             order by 1, 3
-           on conflict (key_id, month) do update set spent = m.spent + excluded.spent,
-             forgone = m.forgone + excluded.forgone, aborts = m.aborts + excluded.aborts`,
-          monthsOf(rows),
-        );
-      });
+      await this.database.named('request-log-write', write, [...columnsOf(rows), ...monthsOf(rows)]);
     } catch (err) {
       this.runtime.log.warn({ err, rows: rows.length }, 'rows of the request log are lost');
     }
   }
 }
 
-function valuesOf(row: RequestRecord): SqlValue[] {
-  const { counters } = row;
-  return [
-    row.operationId,
-    row.requestId,
-    row.account,
-    row.key,
-    row.format,
-    row.model,
-    row.upstream,
-    row.streamed,
-    row.status,
-    row.outcome,
-    row.finish,
-    counters?.input ?? null,
-    counters?.cached ?? null,
-    counters?.output ?? null,
-    counters?.reasoning ?? null,
-    row.priceVersion,
-    row.cost,
-    row.startedAt,
-    row.firstByteAt,
-    row.endedAt,
-  ];
-}
+/** Columns of rows, in the order of the parameters of `request_log_write`. */
+const columns: readonly ((row: RequestRecord) => string | number | bigint | boolean | null | undefined)[] = [
+  (row) => row.operationId,
+  (row) => row.requestId,
+  (row) => row.account,
+  (row) => row.key,
+  (row) => row.format,
+  (row) => row.model,
+  (row) => row.upstream,
+  (row) => row.streamed,
+  (row) => row.status,
+  (row) => row.outcome,
+  (row) => row.finish,
+  (row) => row.counters?.input,
+  (row) => row.counters?.cached,
+  (row) => row.counters?.output,
+  (row) => row.counters?.reasoning,
+  (row) => row.priceVersion,
+  (row) => row.cost,
+  (row) => row.startedAt.getTime(),
+  (row) => row.firstByteAt?.getTime(),
+  (row) => row.endedAt.getTime(),
+];
+/** Columns of `key_month`. */
+const monthColumns = 6;
+const parameters = Array.from({ length: columns.length + monthColumns }, (_, index) => `$${index + 1}`);
+const write = `select request_log_write(${parameters.join(', ')})`;
+
+const columnsOf = (rows: readonly RequestRecord[]): SqlValue[] =>
+  columns.map((column) => sqlArray(rows.map(column)));
 
 const monthOf = (date: Date): string => date.toISOString().slice(0, 7);
 
@@ -259,11 +226,11 @@ function monthsOf(rows: readonly RequestRecord[]): SqlValue[] {
   }
   const all = [...sums.values()];
   return [
-    all.map(({ key }) => key),
-    all.map(({ account }) => account),
-    all.map(({ month }) => month),
-    all.map(({ spent }) => spent.toString()),
-    all.map(({ forgone }) => forgone.toString()),
-    all.map(({ aborts }) => aborts.toString()),
+    sqlArray(all.map(({ key }) => key)),
+    sqlArray(all.map(({ account }) => account)),
+    sqlArray(all.map(({ month }) => month)),
+    sqlArray(all.map(({ spent }) => spent)),
+    sqlArray(all.map(({ forgone }) => forgone)),
+    sqlArray(all.map(({ aborts }) => aborts)),
   ];
 }

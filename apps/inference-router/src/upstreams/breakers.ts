@@ -7,6 +7,8 @@ import { UpstreamError } from './upstream.js';
 
 /** Statuses by which a vendor refuses the operator's account: key, money, permission. */
 const accountStatuses: ReadonlySet<number> = new Set([401, 402, 403]);
+/** Longest time that a vendor may keep a route closed with Retry-After. Seconds. */
+const longestWait = 60;
 /** An account's trouble is told again after so long, milliseconds. */
 const remindAfter = 60_000;
 
@@ -87,10 +89,12 @@ export class Breakers {
       pass.succeeded();
     } else if (accountStatuses.has(error.status ?? 0)) {
       this.accountRefused(route, error.status!);
-      // 403 may also be said of one request's content, so it only counts.
-      pass.failed(error.status !== 403);
+      // 403 may also be said of one request's content: one client would close the model for all.
+      if (error.status === 403) pass.forget();
+      else pass.failed(true);
     } else if (error.retryAfter !== undefined) {
-      pass.wait(error.retryAfter);
+      // Perhaps only this request was too much: after a while another one finds out.
+      pass.wait(Math.min(error.retryAfter, longestWait));
     } else {
       pass.failed();
     }

@@ -3,7 +3,7 @@ import { UpstreamError } from './upstream.js';
 
 /** Bytes of an error answer that are read for the log and the client. */
 const errorBytes = 64 * 1024;
-/** Longest time that a vendor may keep its route closed with Retry-After, seconds. */
+/** Longest wait that a client is told, seconds. */
 const longestWait = 3_600;
 
 /** An answer that is not 200, while its words arrive. */
@@ -63,10 +63,13 @@ export function refusalWords(text: string, provider: Pick<Provider, 'apiKey' | '
 
 const mask = '********';
 
-/** Names of accounts as vendors write them: a kind, then an id with a digit in it. */
+/**
+ * Names of accounts as vendors write them: a kind, then an id with a digit in it. Vendors repeat what clients sent, so every
+ * repetition is bounded: an endless word must not be looked through again from each of its places.
+ */
 const accountIds = [
-  /\b(?:org|organization|proj|project|acct?|account|user|team|tenant|group|workspace|ak|sk|key)[-_](?=[\w-]*\d)[\w-]{4,}/gi,
-  /\b((?:account|organi[sz]ation|org|project|user|team|tenant|workspace|group|customer)(?:[ _-]?(?:id|number|no\.?))?["'`]?\s*[:=#<(]*\s*["'`]?)((?=[\w-]*\d)[\w-]{5,})/gi,
+  /\b(?:org|organization|proj|project|acct?|account|user|team|tenant|group|workspace|ak|sk|key)[-_](?=[\w-]{0,80}\d)[\w-]{4,}/gi,
+  /\b((?:account|organi[sz]ation|org|project|user|team|tenant|workspace|group|customer)(?:[ _-]?(?:id|number|no\.?))?["'`]?\s{0,8}[:=#<(]{0,4}\s{0,8}["'`]?)((?=[\w-]{0,80}\d)[\w-]{5,})/gi,
 ];
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');

@@ -173,7 +173,9 @@ class Attempt implements AnswerTaker {
 
   /** @param error null: it answers; undefined: nothing can be told of the route */
   note(error: unknown): void {
-    if (this.hasBegun && error instanceof UpstreamError && this.isNoted) this.breakers.of(this.route).broke();
+    // An answer that ends because of what one client asked for says nothing of the route.
+    const isBroken = error instanceof UpstreamError && !error.isAboutRequest;
+    if (this.hasBegun && isBroken && this.isNoted) this.breakers.of(this.route).broke();
     if (this.isNoted) return;
     this.isNoted = true;
     this.breakers.note(this.route, this.pass, error);

@@ -9,6 +9,10 @@ const budgets: Readonly<Record<string, number>> = {
   max: 81_920,
 };
 
+const within = (budget: number, ceiling: number) => ({
+  thinking_budget: Math.max(1, Math.min(budget, ceiling - 1)),
+});
+
 /**
  * Alibaba, Qwen. The vendor's `max_tokens` may not cover thinking, so the budget is kept below the request's ceiling;
  * what is billed never exceeds the ceiling in any case.
@@ -20,9 +24,8 @@ export const qwen: Dialect = {
     off: { enable_thinking: false },
     on: { enable_thinking: true },
     levels: { minimal: 'minimal', low: 'low', medium: 'medium', high: 'high', xhigh: 'max', max: 'max' },
-    level: (word, ceiling) => ({
-      thinking_budget: Math.max(1, Math.min(budgets[word] ?? 8_192, ceiling - 1)),
-    }),
+    level: (word, ceiling) => within(budgets[word] ?? 8_192, ceiling),
+    bound: (ceiling) => within(81_920, ceiling),
   },
   drops: ['logit_bias'],
   system: 'first',

@@ -26,7 +26,7 @@ export class ChatAnswer implements PlainWriter {
       if (content !== undefined) this.content.push(content);
       if (reasoning !== undefined) this.reasoning.push(reasoning);
       const tokens = (logprobs as { content?: unknown } | undefined)?.content;
-      if (Array.isArray(tokens)) this.logprobs.push(...(tokens as unknown[]));
+      if (Array.isArray(tokens)) for (const token of tokens as unknown[]) this.logprobs.push(token);
       for (const piece of toolCalls ?? []) {
         const call = (this.calls[piece.index] ??= {
           id: '',

@@ -1,6 +1,6 @@
 import { type ApiError, badRequest } from '@nebo/service-kit';
 import type { CatalogueModel } from '../../catalogue/model.js';
-import type { OrderPart } from '../../completions/order.js';
+import type { OrderMessage, OrderPart } from '../../completions/order.js';
 
 export type Json = Readonly<Record<string, unknown>>;
 
@@ -63,15 +63,26 @@ export function contentOf(parts: readonly OrderPart[]): string | readonly OrderP
   return parts.every((part) => part.type === 'text') ? parts.map((part) => part.text).join(between) : parts;
 }
 
-/** Two contents of the same role in a row, as one. */
-export function joined(
-  first: string | readonly OrderPart[] | null,
-  second: string | readonly OrderPart[] | null,
-): string | readonly OrderPart[] | null {
-  if (first === null || first === '') return second;
-  if (second === null || second === '') return first;
-  if (typeof first === 'string' && typeof second === 'string') return `${first}${between}${second}`;
-  return [...partsOf(first), ...partsOf(second)];
+/** Contents of the same role in a row, as one; grows in place, since a turn may come in very many pieces. */
+export class JoinedContent {
+  private text = '';
+  private parts: OrderPart[] | null = null;
+
+  add(content: OrderMessage['content']): void {
+    if (content === null || content === '') return;
+    if (this.parts === null && typeof content === 'string') {
+      this.text += this.text === '' ? content : `${between}${content}`;
+      return;
+    }
+    this.parts ??= textParts(this.text);
+    if (typeof content === 'string') this.parts.push({ type: 'text', text: content });
+    else for (const part of content) this.parts.push(part);
+  }
+
+  /** One text where there is nothing but text; '' when there is nothing. */
+  get value(): string | readonly OrderPart[] {
+    return this.parts ?? this.text;
+  }
 }
 
 export function stringAt(block: Json, field: string, at: string): string {
@@ -79,9 +90,6 @@ export function stringAt(block: Json, field: string, at: string): string {
   if (typeof value !== 'string') throw invalid(`${at}.${field}: must be a string`);
   return value;
 }
-
-const partsOf = (content: string | readonly OrderPart[]): readonly OrderPart[] =>
-  typeof content === 'string' ? textParts(content) : content;
 
 // Vendors refuse empty text parts.
 const textParts = (text: string): OrderPart[] => (text === '' ? [] : [{ type: 'text', text }]);

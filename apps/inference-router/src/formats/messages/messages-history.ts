@@ -1,6 +1,14 @@
 import type { CatalogueModel } from '../../catalogue/model.js';
 import type { OrderMessage, OrderPart, ToolCall } from '../../completions/order.js';
-import { blocksOf, contentOf, invalid, joined, type Json, readBlock, stringAt } from './messages-blocks.js';
+import {
+  blocksOf,
+  contentOf,
+  invalid,
+  JoinedContent,
+  type Json,
+  readBlock,
+  stringAt,
+} from './messages-blocks.js';
 
 /** A history as an order has it. */
 export interface ReadHistory {
@@ -24,16 +32,31 @@ export function readHistory(system: unknown, messages: unknown, model: Catalogue
   for (const [index, message] of (messages as unknown[]).entries())
     history.readMessage(message, `messages.${index}`);
   // Thoughts that led to nothing: vendors refuse an assistant's message without content and calls.
-  const read = history.messages.filter(
-    ({ role, content, tool_calls: calls }) => role !== 'assistant' || calls || (content ?? '').length > 0,
-  );
+  const read = history
+    .end()
+    .filter(
+      ({ role, content, tool_calls: calls }) => role !== 'assistant' || calls || (content ?? '').length > 0,
+    );
   if (read.every(({ role }) => role === 'system'))
     throw invalid('messages: there is nothing in them that a model can read');
   return { messages: read, toolChanges: history.toolChanges };
 }
 
+/** A turn as it is read. */
+interface Turn {
+  role: OrderMessage['role'];
+  content: JoinedContent;
+  calls: ToolCall[];
+  reasoning: string[];
+  /** Results that stand directly behind it. */
+  results: OrderMessage[];
+}
+
+/** Gathers turns in place: a client decides into how many pieces it cuts them, so nothing is copied for each. */
 class History {
-  readonly messages: OrderMessage[] = [];
+  private readonly turns: Turn[] = [];
+  /** The last turn that is neither the user's nor the system's. */
+  private lastOther: Turn | null = null;
   readonly toolChanges = new Map<string, boolean>();
 
   constructor(private readonly model: CatalogueModel) {}
@@ -121,8 +144,9 @@ class History {
     const { content } = block;
     for (const [inner, place] of content === undefined || content === null ? [] : blocksOf(content, at)) {
       if (inner['type'] === 'tool_reference') {
-        this.noteTool(inner['tool_name'], true);
-        parts.push({ type: 'text', text: `Tool found: ${String(inner['tool_name'])}` });
+        const { tool_name: name } = inner;
+        this.noteTool(name, true);
+        if (typeof name === 'string') parts.push({ type: 'text', text: `Tool found: ${name}` });
       } else {
         parts.push(...readBlock(inner, place, this.model));
       }
@@ -138,35 +162,49 @@ class History {
     if (typeof name === 'string') this.toolChanges.set(name, isThere);
   }
 
+  /** All messages, in the order that vendors take. */
+  end(): OrderMessage[] {
+    // Results without a call have no message before them.
+    return this.turns.flatMap((turn) =>
+      turn.role === 'tool' ? turn.results : [messageOf(turn), ...turn.results],
+    );
+  }
+
   /** Adds a message; one that says nothing is left out, one of the same role as the last becomes part of it. */
-  private add(message: OrderMessage): void {
-    const { content, tool_calls: calls, reasoning_content: reasoning } = message;
+  private add({ role, content, tool_calls: calls, reasoning_content: reasoning }: OrderMessage): void {
     if ((content ?? '').length === 0 && !calls && !reasoning) return;
-    const last = this.messages.at(-1);
-    if (last?.role !== message.role) {
-      this.messages.push(message);
-      return;
-    }
-    const allCalls = [...(last.tool_calls ?? []), ...(calls ?? [])];
-    const allReasoning = joined(last.reasoning_content ?? null, reasoning ?? null);
-    this.messages[this.messages.length - 1] = {
-      role: message.role,
-      content: joined(last.content, content),
-      ...(allCalls.length > 0 ? { tool_calls: allCalls } : {}),
-      ...(typeof allReasoning === 'string' ? { reasoning_content: allReasoning } : {}),
-    };
+    const last = this.turns.at(-1);
+    const turn = last?.role === role && last.results.length === 0 ? last : this.begin(role);
+    turn.content.add(content);
+    for (const call of calls ?? []) turn.calls.push(call);
+    if (reasoning) turn.reasoning.push(reasoning);
+  }
+
+  private begin(role: OrderMessage['role']): Turn {
+    const turn: Turn = { role, content: new JoinedContent(), calls: [], reasoning: [], results: [] };
+    this.turns.push(turn);
+    if (role !== 'user' && role !== 'system') this.lastOther = turn;
+    return turn;
   }
 
   /** Vendors take nothing between calls and their results, while clients put notes there. */
   private addResult(result: OrderMessage): void {
-    const { messages } = this;
-    let place = messages.length;
-    while (place > 0 && (messages[place - 1]!.role === 'user' || messages[place - 1]!.role === 'system'))
-      place -= 1;
-    const before = messages[place - 1];
-    const isAfterCalls = before?.role === 'tool' || before?.tool_calls !== undefined;
-    messages.splice(isAfterCalls ? place : messages.length, 0, result);
+    const { lastOther } = this;
+    const isAfterCalls = lastOther !== null && (lastOther.calls.length > 0 || lastOther.results.length > 0);
+    // Without a call it stands where it came.
+    const turn = isAfterCalls ? lastOther : this.begin('tool');
+    turn.results.push(result);
   }
+}
+
+function messageOf({ role, content, calls, reasoning }: Turn): OrderMessage {
+  const { value } = content;
+  return {
+    role,
+    content: value === '' && calls.length > 0 ? null : value,
+    ...(calls.length > 0 ? { tool_calls: calls } : {}),
+    ...(reasoning.length > 0 ? { reasoning_content: reasoning.join('\n\n') } : {}),
+  };
 }
 
 function readCall(block: Json, at: string): ToolCall {
