@@ -194,9 +194,8 @@ class Direct {
       leave();
       within(() => void this.parse(identity));
     });
-    this.response.once('close', leave);
     // A client that leaves while it sends: there is nobody to answer.
-    request.on('error', () => undefined);
+    request.on('error', leave);
   }
 
   private headRefusal(): ApiError | null {

@@ -24,7 +24,7 @@ export interface Admitted {
   /** Upper bound of the input, tokens. */
   inputBound: number;
   held: Nano;
-  /** Ends with the request: `Completions.run` must follow. */
+  /** Ends with the request: `Completions.run` must follow, or `drop`. */
   reserved: Reserved;
   startedAt: Date;
 }
