@@ -120,8 +120,7 @@ async function database(
 
 async function bootAll(runtime: Runtime, stops: Stop[]): Promise<void> {
   const running = new Map<string, RunningService>();
-  for (const { name } of services)
-    runtime.targets.set(name, new LocalTarget(() => running.get(name)!));
+  for (const { name } of services) runtime.targets.set(name, new LocalTarget(() => running.get(name)!));
   for (const definition of services) {
     const service = await bootService(definition, runtime);
     running.set(definition.name, service);
