@@ -9,6 +9,8 @@ type Operation = (typeof operations)[number];
 /** Fills a path's parameters. */
 const pathWith = (operation: Operation, ids: Record<string, string>) =>
   operation.path.replace(/\{(\w+)\}/g, (_all, name: string) => ids[name] ?? randomUUID());
+/** Of a key that nobody has. */
+const publicKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA matrix';
 const bodies: Record<string, unknown> = { POST: {}, PATCH: {} };
 
 /** The refusals that every operation owes, generated from the contract: none can be forgotten. */
@@ -32,7 +34,31 @@ describe('refusals of every operation', () => {
     const app = (
       await owner.post(`/projects/${demo!.project_id}/apps`, { name: 'matrix', source_type: 'upload' })
     ).body;
-    ids = { project_id: demo!.project_id, app_id: app.id };
+    const [region] = (await nebo.admin('region', 'list')).data;
+    const vpc = (await owner.post('/vpcs', { name: 'matrix', subnet: '10.20.0.0/16', cluster_id: region.id }))
+      .body;
+    const fip = (await owner.post('/floating-ips', { cluster_id: region.id })).body;
+    const key = (await owner.post('/ssh-keys', { name: 'matrix', public_key: publicKey })).body;
+    const [plan] = (await owner.get('/vm-plans')).body.data;
+    const [image] = (await owner.get(`/projects/${demo!.project_id}/images`)).body.images;
+    const vm = (
+      await owner.post(`/projects/${demo!.project_id}/vms`, {
+        name: 'matrix',
+        hostname: 'matrix',
+        image_id: image.id,
+        vm_plan_id: plan.id,
+        cluster_id: region.id,
+        default_user: 'me',
+      })
+    ).body;
+    ids = {
+      project_id: demo!.project_id,
+      app_id: app.id,
+      vpc_id: vpc.id,
+      fip_id: fip.id,
+      vm_id: vm.id,
+      key_id: key.id,
+    };
   });
   afterAll(() => nebo?.dispose());
 

@@ -15,7 +15,8 @@ const wanted = [
   },
   { package: 'bubblewrap', file: ['/usr/bin/bwrap'], for: 'sandboxed builds and replicas' },
   { package: 'iproute2', file: ['/usr/sbin/ip', '/sbin/ip', '/usr/bin/ip'], for: 'networks of replicas' },
-  { package: 'nftables', file: ['/usr/sbin/nft'], for: 'firewalls of replicas' },
+  { package: 'nftables', file: ['/usr/sbin/nft'], for: 'firewalls of replicas and VPCs' },
+  { package: 'dnsmasq-base', file: ['/usr/sbin/dnsmasq'], for: 'VPCs with real packets' },
 ];
 const missing = wanted.filter(({ file }) => !file.some((path) => existsSync(path)));
 if (missing.length > 0) {

@@ -47,6 +47,17 @@ const billing = (path: string, body: Record<string, unknown>): AdminRequest => (
   body: present(body),
 });
 
+const catalogue = (path: string, body: Record<string, unknown>): AdminRequest => ({
+  method: 'POST',
+  service: 'compute',
+  path,
+  body: present(body),
+});
+
+/** What is no number goes as it is: the service refuses it by its name. */
+const numberOf = (text: string | undefined): number | string | undefined =>
+  text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : text;
+
 const keyVerb = (path: string, help: string): AdminCommand => ({
   usage: '--key ID',
   help,
@@ -194,6 +205,52 @@ export const adminCommands: Readonly<Record<string, AdminCommand>> = {
       path: `/regions/${region}/token`,
       body: {},
     }),
+  },
+  'plan list': {
+    usage: '',
+    help: 'sizes of machines; their prices are vm.<name>.month and vm.<name>.hour of the price list',
+    options: [],
+    required: [],
+    request: () => ({ method: 'GET', service: 'compute', path: '/plans' }),
+  },
+  'plan add': {
+    usage: '--name N --vcpu N --memory MB --disk GB [--max-disk GB]',
+    help: 'adds a size of machines; its two prices must be set before',
+    options: ['name', 'vcpu', 'memory', 'disk', 'max-disk'],
+    required: ['name', 'vcpu', 'memory', 'disk'],
+    request: (given) =>
+      catalogue('/plans', {
+        name: given['name'],
+        vcpu: numberOf(given['vcpu']),
+        memory_mb: numberOf(given['memory']),
+        disk_gb: numberOf(given['disk']),
+        max_disk_gb: numberOf(given['max-disk']),
+      }),
+  },
+  'image list': {
+    usage: '',
+    help: 'images that machines can be made from, with the regions that have them',
+    options: [],
+    required: [],
+    request: () => ({ method: 'GET', service: 'compute', path: '/images' }),
+  },
+  'image add': {
+    usage:
+      '--slug S --version V --name N --file NAME [--os-family F] [--min-disk GB] [--description T] [--region ID]',
+    help: 'registers an image for a region, or for all there are; the file is what the region’s driver has under that name',
+    options: ['slug', 'version', 'name', 'file', 'os-family', 'min-disk', 'description', 'region'],
+    required: ['slug', 'version', 'name', 'file'],
+    request: (given) =>
+      catalogue('/images', {
+        slug: given['slug'],
+        version: given['version'],
+        name: given['name'],
+        filename: given['file'],
+        os_family: given['os-family'],
+        min_disk_gb: numberOf(given['min-disk']),
+        description: given['description'],
+        region: given['region'],
+      }),
   },
 };
 

@@ -22,7 +22,11 @@ export async function startAgent(runtime: Runtime, peers: Peers, apiUrl: string)
   await agent.start();
   const notes = Object.entries(agent.status().drivers)
     .filter(([, choice]) => !choice.isolated)
-    .map(([area, choice]) => `${area} are NOT isolated from this machine (${choice.why})`);
+    .map(([area, { why }]) =>
+      area === 'machines' || area === 'networks'
+        ? `${area} are simulated, nothing of them is real (${why})`
+        : `${area} are NOT isolated from this machine (${why})`,
+    );
   return { notes, connected: () => agent.status().state === 'connected', stop: () => agent.stop() };
 }
 

@@ -40,6 +40,8 @@ describe('admin doctor', () => {
       'bus',
       'builds',
       'replicas',
+      'networks',
+      'machines',
       'inference',
       'traces',
       'usage export',
@@ -56,7 +58,7 @@ describe('admin doctor', () => {
       });
     expect(at(found, 'inference')!.in_use).toMatch(/^the built-in simulator for \d+ models$/);
     const text = doctorText(found);
-    expect(text.split('\n')).toHaveLength(10);
+    expect(text.split('\n')).toHaveLength(12);
     expect(text).toMatch(/^! replicas +simulated, NOT isolated/m);
     expect(text).toMatch(/^ {2}bus +embedded, inside the process +NATS_URL is not set$/m);
   });
@@ -105,7 +107,7 @@ describe('admin doctor', () => {
       state: 'bad',
       why: expect.stringContaining('/no/such.yaml'),
     });
-    expect(at(await look({ NEBO_DRIVERS: 'builds=magic' }), 'builds, replicas')).toMatchObject({
+    expect(at(await look({ NEBO_DRIVERS: 'builds=magic' }), 'drivers')).toMatchObject({
       state: 'bad',
       why: expect.stringContaining('magic'),
     });

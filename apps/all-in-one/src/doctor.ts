@@ -142,13 +142,17 @@ async function drivers(config: Config): Promise<Finding[]> {
     return Object.entries(await probeDrivers(config.env)).map(([area, { driver, isolated, why }]) => ({
       area,
       state: isolated ? 'ok' : 'note',
-      in_use: isolated ? driver : `${driver}, NOT isolated from this machine`,
+      in_use: isolated ? driver : `${driver}, ${withoutIsolation(area)}`,
       why,
     }));
   } catch (error) {
-    return [{ area: 'builds, replicas', state: 'bad', in_use: 'none', why: (error as Error).message }];
+    return [{ area: 'drivers', state: 'bad', in_use: 'none', why: (error as Error).message }];
   }
 }
+
+/** What the simulated driver of an area means: machines and networks have nothing that could be isolated. */
+const withoutIsolation = (area: string): string =>
+  area === 'machines' || area === 'networks' ? 'nothing of it is real' : 'NOT isolated from this machine';
 
 function inference(config: Config): Finding {
   const area = 'inference';

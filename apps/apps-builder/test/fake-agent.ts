@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { AgentIdentity, Observed, Wanted, WantedAnswer } from '@nebo/contracts';
+import type { AgentIdentity, Wanted as AnyWanted, Observed, WantedAnswer } from '@nebo/contracts';
 import type { TestAnswer } from '@nebo/service-kit/testing';
 import { archive, type Bench, eventually, region, sha256 } from './harness.js';
+
+/** What apps-builder wants of a region. */
+type Wanted = Extract<AnyWanted, { kind: 'build' } | { kind: 'replica' }>;
 
 /** A region's agent as a script: keeps what is wanted, says what it is told to say. */
 export class FakeAgent {
@@ -38,7 +41,7 @@ export class FakeAgent {
     if (answer.status !== 200) throw new Error(answer.text);
     const { cursor, full, items } = answer.body as WantedAnswer;
     if (full) this.wanted.clear();
-    for (const item of items) this.wanted.set(item.id, item);
+    for (const item of items) this.wanted.set(item.id, item as Wanted);
     this.cursor = cursor;
     return answer.body as WantedAnswer;
   }

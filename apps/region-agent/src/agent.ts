@@ -3,14 +3,18 @@ import { join } from 'node:path';
 import { type AgentKind, type Wanted } from '@nebo/contracts';
 import { type EgressProxy, parseAllowList, startEgressProxy } from '@nebo/safe-net';
 import { type AgentLog } from './agent-log.js';
-import { type ControlPlane, Superseded } from './control/control-plane.js';
+import { type ControlPlane, type ServicePlane, Superseded } from './control/control-plane.js';
 import { createDrivers, type AgentDrivers } from './drivers/create.js';
 import { type BlobAccess, type Egress } from './drivers/types.js';
 import { LogShipper } from './log/log-shipper.js';
 import { BuildWorker } from './reconcile/build-worker.js';
+import { Follower } from './reconcile/follower.js';
+import { MachineWorker } from './reconcile/machine-worker.js';
 import { Outcomes } from './reconcile/outcomes.js';
 import { ReplicaWorker } from './reconcile/replica-worker.js';
 import { Reporter } from './reconcile/reporter.js';
+import { VpcWorker } from './reconcile/vpc-worker.js';
+import { WorkerSet } from './reconcile/worker-set.js';
 import { type Worker } from './reconcile/worker.js';
 import { Runs } from './system/runs.js';
 import { Backoff, ignoreAbort, Places, sleep } from './system/timing.js';
@@ -58,9 +62,16 @@ export function createRegionAgent(options: RegionAgentOptions): RegionAgent {
 export class RegionAgent {
   private readonly settings: AgentSettings;
   private readonly stopping = new AbortController();
-  private readonly workers = new Map<string, Worker>();
+  /** Of builds and replicas, and of networks: what one service does not list, the other may want. */
+  private readonly workers: WorkerSet;
+  private readonly networkWorkers: WorkerSet;
+  private readonly machineWorkers: WorkerSet;
   private readonly shipper: LogShipper;
   private readonly reporter: Reporter;
+  private readonly networkReporter: Reporter;
+  private readonly machineReporter: Reporter;
+  /** Services that do not answer at the moment. */
+  private readonly silent = new Set<string>();
   private readonly outcomes: Outcomes;
   private readonly blobs: BlobAccess;
   private drivers: AgentDrivers | null;
@@ -82,11 +93,14 @@ export class RegionAgent {
       log,
       send: (stream, batch, signal) => send(controlPlane.log(stream, batch, signal)),
     });
-    this.reporter = new Reporter(
-      (items, signal) => controlPlane.observed(items, signal),
-      log,
-      () => this.supersede(),
-    );
+    const reporterOf = ({ observed }: Pick<ControlPlane, 'observed'>) =>
+      new Reporter(observed, log, () => this.supersede());
+    this.reporter = reporterOf({ observed: (items, signal) => controlPlane.observed(items, signal) });
+    this.networkReporter = reporterOf(controlPlane.of('networking'));
+    this.machineReporter = reporterOf(controlPlane.of('compute'));
+    this.workers = new WorkerSet((kind, id) => this.makeWorker(kind, id), log);
+    this.networkWorkers = new WorkerSet((kind, id) => this.makeNetworkWorker(kind, id), log);
+    this.machineWorkers = new WorkerSet((kind, id) => this.makeMachineWorker(kind, id), log);
     this.blobs = {
       get: (sha256, signal) => send(controlPlane.getBlob(sha256, signal)),
       put: (blob, source, signal) => send(controlPlane.putBlob(blob.sha256, blob.bytes, source, signal)),
@@ -119,6 +133,8 @@ export class RegionAgent {
     await Promise.all([
       this.drivers.builds.start(),
       this.drivers.replicas.start(),
+      this.drivers.networks.start(),
+      this.drivers.machines.start(),
       this.shipper.start(),
       this.outcomes.start(),
     ]);
@@ -155,10 +171,13 @@ export class RegionAgent {
     this.current = { ...this.current, state };
     this.stopping.abort();
     await this.loop;
-    await Promise.all([...this.workers.values()].map((worker) => worker.stop()));
+    await Promise.all([this.workers.stop(), this.networkWorkers.stop(), this.machineWorkers.stop()]);
     await this.drivers?.replicas.stop();
+    await this.drivers?.networks.stop();
+    await this.drivers?.machines.stop();
     await this.proxy?.stop();
-    await Promise.all([this.shipper.stop(graceMs), this.reporter.stop(graceMs)]);
+    const reporters = [this.reporter, this.networkReporter, this.machineReporter];
+    await Promise.all([this.shipper.stop(graceMs), ...reporters.map((reporter) => reporter.stop(graceMs))]);
     await this.options.controlPlane.close();
   }
 
@@ -173,95 +192,123 @@ export class RegionAgent {
   }
 
   private async follow(): Promise<void> {
-    const { controlPlane, log } = this.options;
     const { signal } = this.stopping;
+    if (!(await this.takeRegion(signal))) return;
+    const { controlPlane } = this.options;
+    await Promise.all([
+      this.follower('apps-builder', controlPlane, this.reporter, (items, full) =>
+        this.apply(items, full),
+      ).run(signal),
+      this.follower('networking', controlPlane.of('networking'), this.networkReporter, (items, full) =>
+        this.applyNetworks(items, full),
+      ).run(signal),
+      this.follower('compute', controlPlane.of('compute'), this.machineReporter, (items, full) =>
+        this.applyMachines(items, full),
+      ).run(signal),
+    ]);
+  }
+
+  /** @returns false when the agent ends before the control plane has answered */
+  private async takeRegion(signal: AbortSignal): Promise<boolean> {
+    const { controlPlane, log } = this.options;
     const backoff = new Backoff(200, 5_000);
-    let cursor: string | null = null;
-    let fullAt = 0;
-    let session = false;
-    let quiet = false;
-    while (!signal.aborted) {
+    for (let quiet = false; !signal.aborted; quiet = true) {
       try {
-        if (!session) {
-          const taken = await controlPlane.openSession(signal);
-          session = true;
-          this.current = {
-            ...this.current,
-            state: 'connected',
-            region_id: taken.region_id,
-            epoch: taken.epoch,
-          };
-          log.info({ region: taken.region_id, epoch: taken.epoch }, 'took the region');
-        }
-        const full = cursor === null || Date.now() >= fullAt;
-        const left = Math.max(1, Math.ceil((fullAt - Date.now()) / 1000));
-        const wait = full ? 0 : Math.min(this.settings.waitSeconds, left);
-        const asked = Date.now();
-        const answer = await controlPlane.wanted(full ? null : cursor, wait, signal);
-        cursor = answer.cursor;
-        if (full || answer.full) fullAt = Date.now() + this.settings.fullMs;
-        if (quiet || this.current.state === 'connecting') {
-          log.info({}, 'the control plane is back');
-          // It may have lost what it was told.
-          this.reporter.resend();
-          cursor = null;
-        }
-        quiet = false;
-        this.current = { ...this.current, state: 'connected' };
-        backoff.reset();
-        await this.apply(answer.items, answer.full);
-        // A control plane that does not wait must not be asked without end.
-        if (!full && answer.items.length === 0 && Date.now() - asked < 50) await sleep(200, signal);
+        const { region_id, epoch } = await controlPlane.openSession(signal);
+        this.current = { ...this.current, state: 'connected', region_id, epoch };
+        log.info({ region: region_id, epoch }, 'took the region');
+        return true;
       } catch (error) {
-        if (signal.aborted) return;
+        if (signal.aborted) return false;
         if (error instanceof Superseded) {
           this.supersede();
-          return;
+          return false;
         }
         if (!quiet)
           log.warn({ error: String(error) }, 'the control plane does not answer; what runs goes on running');
-        quiet = true;
-        this.current = { ...this.current, state: 'connecting' };
         await sleep(backoff.next(), signal).catch(ignoreAbort);
       }
     }
+    return false;
+  }
+
+  private follower(
+    service: string,
+    plane: ServicePlane,
+    reporter: Reporter,
+    apply: (items: readonly Wanted[], full: boolean) => Promise<void>,
+  ): Follower {
+    const { waitSeconds, fullMs } = this.settings;
+    return new Follower({
+      service,
+      plane,
+      log: this.options.log,
+      waitSeconds,
+      fullMs,
+      apply,
+      contact: (there) => {
+        if (there) this.silent.delete(service);
+        else this.silent.add(service);
+        if (this.stopping.signal.aborted) return;
+        this.current = { ...this.current, state: this.silent.size === 0 ? 'connected' : 'connecting' };
+        // It may have lost what it was told.
+        if (there) reporter.resend();
+      },
+      onSuperseded: () => this.supersede(),
+    });
   }
 
   private async apply(items: readonly Wanted[], full: boolean): Promise<void> {
-    for (const item of items) this.worker(item.kind, item.id)?.want(item);
+    const listed = this.workers.apply(items, full);
     if (!full) return;
-    const listed = new Set(items.map((item) => `${item.kind}/${item.id}`));
-    for (const [key, worker] of this.workers) {
-      if (listed.has(key)) continue;
-      // Known until it is over: if it is wanted again meanwhile, the next full comparison makes it anew.
-      void worker.vanished().then(
-        () => this.workers.delete(key),
-        (error: unknown) =>
-          this.options.log.error({ key, error: String(error) }, 'could not end what is not wanted'),
-      );
-    }
     for (const id of this.outcomes.ids()) if (!listed.has(`build/${id}`)) await this.outcomes.drop(id);
     for (const { id } of this.drivers!.replicas.list())
       if (!listed.has(`replica/${id}`)) await this.drivers!.replicas.remove(id);
   }
 
-  private worker(kind: AgentKind, id: string): Worker | null {
-    const key = `${kind}/${id}`;
-    const known = this.workers.get(key);
-    if (known) return known;
+  /** After a full answer, networks that an earlier agent left and that nobody wants are taken away too. */
+  private async applyNetworks(items: readonly Wanted[], full: boolean): Promise<void> {
+    const listed = this.networkWorkers.apply(items, full);
+    if (!full) return;
+    const { networks } = this.drivers!;
+    for (const { id } of await networks.list()) {
+      if (listed.has(`vpc/${id}`)) continue;
+      // One that cannot be taken away now must not hold up the others; the next full comparison tries again.
+      await networks.remove(id).catch((error: unknown) => {
+        this.options.log.error({ vpc: id, error: String(error) }, 'could not end what is not wanted');
+      });
+    }
+  }
+
+  /** The same for machines. */
+  private async applyMachines(items: readonly Wanted[], full: boolean): Promise<void> {
+    const listed = this.machineWorkers.apply(items, full);
+    if (!full) return;
+    const { machines } = this.drivers!;
+    for (const { id } of await machines.list()) if (!listed.has(`vm/${id}`)) await machines.remove(id);
+  }
+
+  private makeWorker(kind: AgentKind, id: string): Worker | null {
     const { builds, replicas } = this.drivers!;
     const { blobs, shipper, reporter, outcomes, places } = this;
-    const log = this.options.log;
-    let worker: Worker;
+    const { log } = this.options;
     if (kind === 'build')
-      worker = new BuildWorker(id, { driver: builds, blobs, shipper, reporter, outcomes, places, log });
-    else if (kind === 'replica')
-      worker = new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log });
-    else {
-      log.warn({ kind, id }, 'this agent does not know such a kind');
-      return null;
-    }
-    this.workers.set(key, worker);
-    return worker;
+      return new BuildWorker(id, { driver: builds, blobs, shipper, reporter, outcomes, places, log });
+    if (kind === 'replica') return new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log });
+    return null;
+  }
+
+  private makeMachineWorker(kind: AgentKind, id: string): Worker | null {
+    const { machines: driver } = this.drivers!;
+    return kind === 'vm'
+      ? new MachineWorker(id, { driver, reporter: this.machineReporter, log: this.options.log })
+      : null;
+  }
+
+  private makeNetworkWorker(kind: AgentKind, id: string): Worker | null {
+    const { networks: driver } = this.drivers!;
+    return kind === 'vpc'
+      ? new VpcWorker(id, { driver, reporter: this.networkReporter, log: this.options.log })
+      : null;
   }
 }

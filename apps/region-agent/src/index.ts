@@ -12,6 +12,7 @@ export {
   Superseded,
   type AgentSession,
   type ControlPlane,
+  type ServicePlane,
 } from './control/control-plane.js';
 export { HttpControlPlane, type HttpControlPlaneOptions } from './control/http-control-plane.js';
 export {

@@ -15,6 +15,12 @@ import {
 import { Runs } from '../src/system/runs.js';
 import { FakeControlPlane } from './fake-control-plane.js';
 
+/** Why local networks cannot be tested here, or null when they can. */
+export async function localNetworksMissing(): Promise<string | null> {
+  const { networks } = await probeDrivers({});
+  return networks.driver === 'local' ? null : networks.why;
+}
+
 /** Why `local` cannot be tested here, or null when it can. */
 export async function localMissing(): Promise<string | null> {
   const { builds } = await probeDrivers({});
@@ -62,8 +68,11 @@ export async function startAgent(
   driver: DriverName,
   buildLimits: Partial<BuildLimits> = {},
   egress: Egress | null = null,
+  networks: DriverName = 'simulated',
 ): Promise<RegionAgent> {
-  const choices = await probeDrivers({ NEBO_DRIVERS: `builds=${driver},replicas=${driver}` });
+  const choices = await probeDrivers({
+    NEBO_DRIVERS: `builds=${driver},replicas=${driver},networks=${networks}`,
+  });
   const runs = new Runs(home, testLog);
   const drivers = await createDrivers({
     home,

@@ -1,9 +1,25 @@
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, type Socket } from 'node:net';
-import { type BuildSpec, type LogBatch, type Observed, type ReplicaSpec, type Wanted } from '@nebo/contracts';
+import {
+  type BuildSpec,
+  type LogBatch,
+  type MachineSpec,
+  type Observed,
+  type ReplicaSpec,
+  type VpcSpec,
+  type Wanted,
+} from '@nebo/contracts';
 
-type Spec = { kind: 'build'; spec: BuildSpec } | { kind: 'replica'; spec: ReplicaSpec };
+type Spec =
+  | { kind: 'build'; spec: BuildSpec }
+  | { kind: 'replica'; spec: ReplicaSpec }
+  | { kind: 'vpc'; spec: VpcSpec }
+  | { kind: 'vm'; spec: MachineSpec };
+
+/** Which service serves a kind. */
+const serviceOf = (kind: string) => services[kind] ?? 'apps-builder';
+const services: Readonly<Record<string, string>> = { vpc: 'networking', vm: 'compute' };
 
 const body = async (request: IncomingMessage) => {
   const parts: Buffer[] = [];
@@ -74,7 +90,7 @@ export class FakeControlPlane {
   }
 
   /** As if it had never been. */
-  forget(kind: 'build' | 'replica', id: string): void {
+  forget(kind: Spec['kind'], id: string): void {
     this.items.delete(`${kind}/${id}`);
   }
 
@@ -113,8 +129,8 @@ export class FakeControlPlane {
     if (url.pathname === '/agent/v1/session') return say(200, { region_id: 'region-1', epoch: ++this.epoch });
     if (Number(request.headers['x-nebo-agent-epoch']) !== this.epoch) return say(409);
     const [, service, action, name = ''] = /^\/agent\/v1\/([^/]+)\/([^/]+)\/?(.*)$/.exec(url.pathname) ?? [];
-    if (service !== 'apps-builder') return say(404);
-    if (action === 'wanted') return this.wanted(url, request, say);
+    if (!service || !['apps-builder', 'networking', 'compute'].includes(service)) return say(404);
+    if (action === 'wanted') return this.wanted(service, url, request, say);
     if (action === 'observed') {
       this.observed.push(...(JSON.parse(String(await body(request))) as { items: Observed[] }).items);
       return say(200);
@@ -137,13 +153,17 @@ export class FakeControlPlane {
   }
 
   private async wanted(
+    service: string,
     url: URL,
     request: IncomingMessage,
     say: (status: number, value?: unknown) => void,
   ): Promise<void> {
     const since = url.searchParams.get('since');
     const after = since === null ? 0 : Number(since);
-    const news = () => [...this.items.values()].filter((entry) => since === null || entry.version > after);
+    const news = () =>
+      [...this.items.values()].filter(
+        ({ item, version }) => serviceOf(item.kind) === service && (since === null || version > after),
+      );
     const wait = Number(url.searchParams.get('wait')) * 1000;
     if (since !== null && news().length === 0 && wait > 0)
       await new Promise<void>((resolve) => {

@@ -4,7 +4,7 @@
  */
 
 /** Names of the kinds that an agent makes real. */
-export type AgentKind = 'build' | 'replica';
+export type AgentKind = 'build' | 'replica' | 'vm' | 'vpc';
 
 /** An environment variable for a build or a replica; `secret` values are redacted from logs. */
 export interface EnvEntry {
@@ -79,6 +79,56 @@ export interface ReplicaFacts {
   isolated: boolean;
 }
 
+/** A machine as its region shall make it. */
+export interface MachineSpec {
+  account_id: string;
+  name: string;
+  hostname: string;
+  vcpu: number;
+  memory_mb: number;
+  disk_gb: number;
+  image: { id: string; filename: string };
+  default_user: string;
+  /** OpenSSH public keys. */
+  ssh_keys: string[];
+  /** The user's cloud-init; null for none. */
+  user_data: string | null;
+  install_guest_agent: boolean;
+  /** One per port of networking, in the order in which the guest sees them. */
+  interfaces: { id: string; name: string; vpc_id: string; mac: string; address: string }[];
+  power: 'running' | 'stopped';
+  /** Rises with every restart: a machine that was started under a lower number is restarted once. */
+  boot: number;
+}
+
+/** What an agent says of a machine, in `facts` of its observation. */
+export interface MachineFacts {
+  driver: string;
+  /** False: states and timings only, no machine runs anywhere. */
+  real: boolean;
+  /** The `boot` of the spec under which the machine was started last. */
+  boot: number;
+  started_at: string | null;
+  guest_agent: 'connected' | 'absent' | null;
+}
+
+/** States that an agent reports of a machine. `failed` stays until another generation asks again. */
+export type MachineState = 'creating' | 'starting' | 'running' | 'stopping' | 'stopped' | 'failed' | 'gone';
+
+/** One VPC: a network that reaches no other one and, without a gateway, nothing outside. */
+export interface VpcSpec {
+  account_id: string;
+  /** CIDR form; ranges of several VPCs may overlap. */
+  subnet: string;
+  /** First address of the subnet: router and DHCP server. */
+  gateway: string;
+  /** What DHCP gives; nobody else gets an address. */
+  ports: { id: string; mac: string; address: string }[];
+}
+
+/** States that an agent reports of a VPC: `error` is not final, the agent tries again. */
+export type VpcState = 'active' | 'error' | 'gone';
+
 /** States that an agent reports of a build. */
 export type BuildState = 'building' | 'success' | 'error' | 'cancelled';
 
@@ -88,7 +138,9 @@ export type ReplicaState = 'starting' | 'ready' | 'failed' | 'gone';
 /** One thing the control plane wants; `generation` rises with every change of `spec` or `gone`. */
 export type Wanted =
   | { kind: 'build'; id: string; generation: number; gone: boolean; spec: BuildSpec }
-  | { kind: 'replica'; id: string; generation: number; gone: boolean; spec: ReplicaSpec };
+  | { kind: 'replica'; id: string; generation: number; gone: boolean; spec: ReplicaSpec }
+  | { kind: 'vm'; id: string; generation: number; gone: boolean; spec: MachineSpec }
+  | { kind: 'vpc'; id: string; generation: number; gone: boolean; spec: VpcSpec };
 
 /** Answer of `GET wanted?since=<cursor>&wait=<seconds>`: what changed after the cursor; everything when `full`. */
 export interface WantedAnswer {
@@ -102,7 +154,7 @@ export interface Observed {
   kind: AgentKind;
   id: string;
   generation: number;
-  state: BuildState | ReplicaState;
+  state: BuildState | ReplicaState | MachineState | VpcState;
   /** Why, in a sentence for the user; null when nothing is wrong. */
   reason: string | null;
   facts: Record<string, unknown>;

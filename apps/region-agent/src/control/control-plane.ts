@@ -8,16 +8,22 @@ export interface AgentSession {
   epoch: number;
 }
 
-/**
- * The control plane as the agent sees it: over HTTP, or in one process through a ServiceTarget. Every call may fail and
- * is then made again by its caller.
- */
-export interface ControlPlane {
-  /** Takes the region: from now on older agents get `Superseded`. */
-  openSession(signal: AbortSignal): Promise<AgentSession>;
+/** What one service wants of the region and hears of it. */
+export interface ServicePlane {
   /** What changed after `since`, everything when it is null; waits up to `waitSeconds` for a change. */
   wanted(since: string | null, waitSeconds: number, signal: AbortSignal): Promise<WantedAnswer>;
   observed(items: Observed[], signal: AbortSignal): Promise<void>;
+}
+
+/**
+ * The control plane as the agent sees it: over HTTP, or in one process through a ServiceTarget. Every call may fail and
+ * is then made again by its caller. Its own `wanted` and `observed` are those of builds and replicas.
+ */
+export interface ControlPlane extends ServicePlane {
+  /** Takes the region: from now on older agents get `Superseded`. */
+  openSession(signal: AbortSignal): Promise<AgentSession>;
+  /** The same of another service, in the same session. */
+  of(service: string): ServicePlane;
   log(stream: string, batch: LogBatch, signal: AbortSignal): Promise<void>;
   /** The blob's bytes; whoever reads them checks their hash. */
   getBlob(sha256: string, signal: AbortSignal): Promise<Readable>;

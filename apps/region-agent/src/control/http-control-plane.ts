@@ -1,7 +1,13 @@
 import { type Readable } from 'node:stream';
 import { Agent, request, type Dispatcher } from 'undici';
 import { type LogBatch, type Observed, type WantedAnswer } from '@nebo/contracts';
-import { ControlPlaneError, Superseded, type AgentSession, type ControlPlane } from './control-plane.js';
+import {
+  ControlPlaneError,
+  Superseded,
+  type AgentSession,
+  type ControlPlane,
+  type ServicePlane,
+} from './control-plane.js';
 
 export interface HttpControlPlaneOptions {
   /** The API's base, e.g. `http://127.0.0.1:4000`. */
@@ -40,20 +46,41 @@ export class HttpControlPlane implements ControlPlane {
     return session;
   }
 
-  async wanted(since: string | null, waitSeconds: number, signal: AbortSignal): Promise<WantedAnswer> {
+  wanted(since: string | null, waitSeconds: number, signal: AbortSignal): Promise<WantedAnswer> {
+    return this.wantedOf(this.service, since, waitSeconds, signal);
+  }
+
+  observed(items: Observed[], signal: AbortSignal): Promise<void> {
+    return this.observedOf(this.service, items, signal);
+  }
+
+  of(service: string): ServicePlane {
+    const base = `/agent/v1/${service}`;
+    return {
+      wanted: (since, waitSeconds, signal) => this.wantedOf(base, since, waitSeconds, signal),
+      observed: (items, signal) => this.observedOf(base, items, signal),
+    };
+  }
+
+  private async wantedOf(
+    service: string,
+    since: string | null,
+    waitSeconds: number,
+    signal: AbortSignal,
+  ): Promise<WantedAnswer> {
     const query = new URLSearchParams({ wait: String(waitSeconds) });
     if (since !== null) query.set('since', since);
     // A control plane that vanished without a word must not hold the agent for ever.
-    const answer = await this.call('GET', `${this.service}/wanted?${query}`, {
+    const answer = await this.call('GET', `${service}/wanted?${query}`, {
       signal,
       seconds: waitSeconds + 15,
     });
     return (await answer.body.json()) as WantedAnswer;
   }
 
-  async observed(items: Observed[], signal: AbortSignal): Promise<void> {
+  private async observedOf(service: string, items: Observed[], signal: AbortSignal): Promise<void> {
     const body = JSON.stringify({ items });
-    await this.done('POST', `${this.service}/observed`, { signal, body, json: true, seconds: 15 });
+    await this.done('POST', `${service}/observed`, { signal, body, json: true, seconds: 15 });
   }
 
   async log(stream: string, batch: LogBatch, signal: AbortSignal): Promise<void> {

@@ -5,17 +5,23 @@ import { ArtifactCache } from '../replicas/artifact-cache.js';
 import { type Runs } from '../system/runs.js';
 import { findToolchain } from '../system/toolchain.js';
 import { createLocalHosts } from './local/create.js';
+import { LocalNetworkDriver } from './local/vpcs.js';
+import { type MachineDriver } from './machine-driver.js';
 import { probeDrivers, type DriverChoices } from './probe.js';
 import { HostReplicaDriver } from './replica-driver.js';
 import { type BuildHost, type ReplicaHost } from './sandbox.js';
 import { SimulatedBuildHost } from './simulated/builds.js';
+import { SimulatedMachineDriver } from './simulated/machines.js';
+import { SimulatedNetworkDriver } from './simulated/networks.js';
 import { SimulatedReplicaHost } from './simulated/replicas.js';
-import { type BuildDriver, type Egress, type ReplicaDriver } from './types.js';
+import { type BuildDriver, type Egress, type NetworkDriver, type ReplicaDriver } from './types.js';
 
 /** The drivers of an agent, and why these. */
 export interface AgentDrivers {
   builds: BuildDriver;
   replicas: ReplicaDriver;
+  networks: NetworkDriver;
+  machines: MachineDriver;
   choices: DriverChoices;
 }
 
@@ -73,6 +79,9 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
   return {
     builds: new HostBuildDriver(choices.builds.driver, { host: builds, runs, log }),
     replicas: new HostReplicaDriver(choices.replicas.driver, { host: replicas, runs, cache, log, graceMs }),
+    networks:
+      choices.networks.driver === 'local' ? new LocalNetworkDriver(runs.tag) : new SimulatedNetworkDriver(),
+    machines: new SimulatedMachineDriver({ dir: join(home, 'machines') }),
     choices,
   };
 }

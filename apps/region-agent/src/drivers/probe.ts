@@ -3,7 +3,7 @@ import { findHierarchy } from './local/cgroups.js';
 import { tool } from './local/exec.js';
 import { type DriverName } from './types.js';
 
-export type DriverArea = 'builds' | 'replicas';
+export type DriverArea = 'builds' | 'replicas' | 'networks' | 'machines';
 
 /** Which driver an area uses here, and why: what `nebo doctor` shows. */
 export interface DriverChoice {
@@ -23,30 +23,54 @@ export async function probeDrivers(
   env: Record<string, string | undefined> = process.env,
 ): Promise<DriverChoices> {
   const asked = parseDrivers(env['NEBO_DRIVERS'] ?? '');
-  const missing = await missingParts();
-  const limits = missing.length === 0 ? await limitWords() : '';
-  const choose = (area: DriverArea): DriverChoice => {
+  const sandboxes: Host = {
+    without: 'plain processes',
+    missing: await missingParts(sandboxPrograms, [sandboxFails, networkFails]),
+    words: async () => `bubblewrap, network namespaces and nftables work here; ${await limitWords()}`,
+  };
+  const networks: Host = {
+    without: 'an address book without a network',
+    missing: await missingParts(networkPrograms, [networkFails]),
+    words: async () => 'network namespaces, nftables and dnsmasq work here',
+  };
+  const machines: Host = {
+    without: 'states and timings without a machine',
+    missing: ['a driver that runs machines (there is none yet)'],
+    words: () => Promise.resolve(''),
+  };
+  const choose = async (area: DriverArea, { without, missing, words }: Host): Promise<DriverChoice> => {
     const want = asked.get(area);
     if (want !== undefined && want !== 'local' && want !== 'simulated')
       throw new Error(`NEBO_DRIVERS: ${area} has the drivers local and simulated, not "${want}"`);
     if (want === 'local' && missing.length > 0)
       throw new Error(`NEBO_DRIVERS asks for ${area}=local, but this host lacks: ${missing.join('; ')}`);
     if (want === 'simulated')
-      return { driver: 'simulated', isolated: false, why: 'plain processes, asked for by NEBO_DRIVERS' };
+      return { driver: 'simulated', isolated: false, why: `${without}, asked for by NEBO_DRIVERS` };
     if (missing.length > 0)
       return {
         driver: 'simulated',
         isolated: false,
-        why: `plain processes, because this host lacks: ${missing.join('; ')}`,
+        why: `${without}, because this host lacks: ${missing.join('; ')}`,
       };
-    return {
-      driver: 'local',
-      isolated: true,
-      why: `bubblewrap, network namespaces and nftables work here; ${limits}`,
-    };
+    return { driver: 'local', isolated: true, why: await words() };
   };
-  return { builds: choose('builds'), replicas: choose('replicas') };
+  return {
+    builds: await choose('builds', sandboxes),
+    replicas: await choose('replicas', sandboxes),
+    networks: await choose('networks', networks),
+    machines: await choose('machines', machines),
+  };
 }
+
+/** What a host means for an area: what `local` lacks, in words for what is there and for what is used otherwise. */
+interface Host {
+  without: string;
+  missing: string[];
+  words(): Promise<string>;
+}
+
+const sandboxPrograms = ['bwrap', 'setpriv', 'prlimit', 'ip', 'nft', 'du'];
+const networkPrograms = ['ip', 'nft', 'dnsmasq'];
 
 /** `a=b,c=d` as a map. @throws Error when it is not of this form */
 export function parseDrivers(text: string): Map<string, string> {
@@ -62,15 +86,19 @@ export function parseDrivers(text: string): Map<string, string> {
 }
 
 /** What `local` lacks here; the last checks really make a sandbox and a namespace, since a program alone proves nothing. */
-async function missingParts(): Promise<string[]> {
+async function missingParts(
+  programs: readonly string[],
+  checks: readonly (() => Promise<string | null>)[],
+): Promise<string[]> {
   if (process.platform !== 'linux') return [`Linux (this is ${process.platform})`];
   if (process.getuid?.() !== 0) return ['root rights (the agent runs as an ordinary user)'];
-  const programs = ['bwrap', 'setpriv', 'prlimit', 'ip', 'nft', 'du'];
   const found = await Promise.all(programs.map(onPath));
   const missing = programs.filter((_, index) => !found[index]).map((name) => `the program ${name}`);
   if (missing.length > 0) return missing;
-  const [sandbox, network] = await Promise.all([sandboxFails(), networkFails()]);
-  return [sandbox, network].filter((fault) => fault !== null);
+  const faults: (string | null)[] = [];
+  // One after the other: two probes of one kind would meet under one name.
+  for (const check of checks) faults.push(await check());
+  return faults.filter((fault) => fault !== null);
 }
 
 async function onPath(name: string): Promise<boolean> {

@@ -5,6 +5,7 @@ import {
   type BuildSpec,
   type ReplicaFacts,
   type ReplicaSpec,
+  type VpcSpec,
 } from '@nebo/contracts';
 import { type LogWriter } from '../log/log-shipper.js';
 
@@ -79,5 +80,35 @@ export interface ReplicaDriver {
   /** The replica's last lines, newest last, at most 50. */
   logs(id: string): string[];
   /** Ends all replicas. */
+  stop(): Promise<void>;
+}
+
+/** What a network driver says of one VPC. */
+export interface VpcObservation {
+  id: string;
+  /** Of the spec that it was made by; 0 when that is not known. */
+  generation: number;
+  state: 'active' | 'error';
+  /** Why not active, in a sentence for the user. */
+  reason: string | null;
+  facts: Record<string, unknown>;
+}
+
+/** Makes VPCs. All calls are idempotent and may come again at any time. */
+export interface NetworkDriver {
+  readonly name: DriverName;
+  readonly isolated: boolean;
+  start(): Promise<void>;
+  /**
+   * Makes the network as `spec` says and looks whether it still is. Other ports change nothing for the hosts that are
+   * there; another subnet makes the network anew. A spec that cannot be made is an observation, not an exception.
+   * @throws when the host's tools fail; nothing half made is left then
+   */
+  ensure(id: string, generation: number, spec: VpcSpec): Promise<VpcObservation>;
+  /** Settled when nothing of it is left. */
+  remove(id: string): Promise<void>;
+  /** All that there is, also what an earlier agent made. */
+  list(): Promise<VpcObservation[]>;
+  /** Takes all networks away. */
   stop(): Promise<void>;
 }

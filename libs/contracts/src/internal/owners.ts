@@ -25,6 +25,7 @@ export const kindOfParameter: Readonly<Record<string, string>> = {
   project_id: 'project',
   app_id: 'app',
   vm_id: 'vm',
+  key_id: 'ssh_key',
   vpc_id: 'vpc',
   fip_id: 'floating_ip',
   zone_id: 'dns_zone',

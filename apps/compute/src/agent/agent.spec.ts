@@ -1,0 +1,101 @@
+import { randomUUID } from 'node:crypto';
+import { sharedPostgres } from '@nebo/test-kit';
+import { Bench, eventually, FakeAgent } from '../../test/harness.js';
+
+describe('the agent of machines', () => {
+  let bench: Bench;
+  let agent: FakeAgent;
+  beforeAll(async () => {
+    bench = await Bench.start();
+    agent = new FakeAgent(bench);
+  });
+  afterAll(async () => {
+    await bench?.close();
+    await (await sharedPostgres()).stop();
+  });
+
+  it('401 for every other kind of identity', async () => {
+    const call = (as: Parameters<typeof bench.nebo.request>[1]['as']) =>
+      bench.nebo.request('compute', { path: '/agent/v1/compute/wanted', as });
+    expect((await call(null)).status).toBe(401);
+    expect((await call(bench.key)).status).toBe(401);
+    expect((await call({ kind: 'service', service: 'networking', account_id: null })).status).toBe(401);
+  });
+
+  it('gets everything at first, then only what changed, and waits while nothing does', async () => {
+    const vm = await bench.vm();
+    const fresh = new FakeAgent(bench);
+    await fresh.see(vm.id);
+    await eventually('all quiet', async () => (await fresh.poll()).items.length === 0);
+    const waiting = fresh.poll(20);
+    const next = await bench.vm();
+    expect((await waiting).items.map(({ id }) => id)).toEqual([next.id]);
+    for (const since of ['00000000.1', `${fresh.cursor!.split('.')[0]}.999999999`, 'x', ''])
+      expect((await fresh.call('GET', `wanted?since=${since}`)).body.full).toBe(true);
+  });
+
+  it('sees its own region only, and its words on another one’s machine change nothing', async () => {
+    const far = (await bench.internal('POST', 'operator/regions', { name: 'far' })).body.id as string;
+    const vm = await bench.vm();
+    const item = await agent.see(vm.id);
+    const stranger = new FakeAgent(bench, { kind: 'agent', region_id: far, epoch: 1 });
+    await stranger.poll();
+    expect(stranger.wanted.has(vm.id)).toBe(false);
+    expect(await stranger.observe(item, 'running')).toBe(0);
+    expect(await stranger.observe({ id: randomUUID(), generation: 1 }, 'running')).toBe(0);
+  });
+
+  it('409 stale_epoch for an agent that another one has replaced, also in the middle of a long poll', async () => {
+    const region = (await bench.internal('POST', 'operator/regions', { name: 'contested' })).body
+      .id as string;
+    const old = new FakeAgent(bench, { kind: 'agent', region_id: region, epoch: 1 });
+    await old.poll();
+    const newer = new FakeAgent(bench, { kind: 'agent', region_id: region, epoch: 2 });
+    await newer.poll();
+    for (const answer of [
+      await old.call('GET', `wanted?since=${old.cursor}&wait=10`),
+      await old.call('POST', 'observed', { items: [] }),
+    ])
+      expect(answer).toMatchObject({ status: 409, body: { error: { code: 'stale_epoch' } } });
+    expect((await newer.call('POST', 'observed', { items: [] })).status).toBe(200);
+  });
+
+  it('doubled, late and future observations change nothing; gone is the last word', async () => {
+    const { id } = await agent.run((await bench.vm()).id);
+    const item = agent.wanted.get(id)!;
+    const early = '2026-01-01T00:00:00Z';
+    expect(await agent.observe(item, 'failed', { at: early })).toBe(0);
+    expect(await agent.observe({ ...item, generation: 7 }, 'failed')).toBe(0);
+    await bench.api('POST', `vms/${id}/stop`);
+    const stop = await agent.see(id, 2);
+    expect(await agent.observe(stop, 'stopped')).toBe(1);
+    expect(await agent.observe(item, 'running')).toBe(0);
+    await bench.reach(id, 'stopped');
+  });
+
+  it.each([
+    ['no list', {}, ['body', 'items']],
+    ['another kind', { items: [{ kind: 'build' }] }, ['body', 'items', 0, 'kind']],
+    ['no id', { items: [{ kind: 'vm', id: 'x' }] }, ['body', 'items', 0, 'id']],
+    [
+      'an unknown state',
+      { items: [{ kind: 'vm', id: randomUUID(), generation: 1, state: 'fine', at: '2026-01-01T00:00:00Z' }] },
+      ['body', 'items', 0, 'state'],
+    ],
+    [
+      'no time',
+      { items: [{ kind: 'vm', id: randomUUID(), generation: 1, state: 'running', at: 'now' }] },
+      ['body', 'items', 0, 'at'],
+    ],
+    [
+      'a generation beyond all',
+      { items: [{ kind: 'vm', id: randomUUID(), generation: 2 ** 31, state: 'running' }] },
+      ['body', 'items', 0, 'generation'],
+    ],
+  ])('422 for %s', async (_what, body, loc) => {
+    expect(await agent.call('POST', 'observed', body)).toMatchObject({
+      status: 422,
+      body: { detail: [{ loc }] },
+    });
+  });
+});

@@ -1,0 +1,57 @@
+import { Injectable } from '@nestjs/common';
+import type { AgentIdentity } from '@nebo/contracts';
+import { wake } from '@nebo/lifecycle';
+import { Database, type Sql } from '@nebo/persistence';
+import { Epochs } from './epoch.js';
+import type { ObservedMachine } from './messages.js';
+
+/**
+ * What a region saw, written beside what is wanted of it. A message may be lost, doubled or late: an older generation or
+ * an older time changes nothing, and `gone` is the last word. The lifecycle draws the conclusions.
+ */
+@Injectable()
+export class ObservedService {
+  constructor(
+    private readonly database: Database,
+    private readonly epochs: Epochs,
+  ) {}
+
+  /**
+   * @returns how many observations changed something
+   * @throws ApiError 409 `stale_epoch`
+   */
+  async take(agent: AgentIdentity, items: readonly ObservedMachine[]): Promise<number> {
+    let taken = 0;
+    // One transaction each: a batch must not hold many machines at once.
+    for (const item of items) {
+      taken += await this.database.transaction(async (tx) => {
+        await this.epochs.check(tx, agent);
+        return this.machine(tx, agent, item);
+      });
+    }
+    if (items.length === 0) await this.database.transaction((tx) => this.epochs.check(tx, agent));
+    return taken;
+  }
+
+  private async machine(tx: Sql, { region_id }: AgentIdentity, item: ObservedMachine): Promise<number> {
+    const rows = await tx.query<{ news: boolean }>(
+      `with before as (
+         select id, observed_generation, observed_state, observed_facts from vm
+         where id = $1::uuid and region_id = $2::uuid for update)
+       update vm v set observed_generation = $3::int, observed_state = $4, observed_reason = $5, observed_facts = $6::jsonb,
+         observed_at = $7::timestamptz, received_at = now()
+       from before b
+       where v.id = b.id and v.handed and $3::int <= v.generation
+         and (v.observed_generation is null or $3::int > v.observed_generation
+           or ($3::int = v.observed_generation and not (v.gone and v.observed_state = 'gone')
+             -- The agent's clock may be set back: a minute after the last word, any word is newer.
+             and ($7::timestamptz > v.observed_at or v.received_at < now() - interval '1 minute')))
+       returning (b.observed_generation, b.observed_state, b.observed_facts)
+         is distinct from (v.observed_generation, v.observed_state, v.observed_facts) as news`,
+      [item.id, region_id, item.generation, item.state, item.reason, JSON.stringify(item.facts), item.at],
+    );
+    // The full report after an outage says mostly what is known; it must not have every machine looked at again.
+    if (rows[0]?.news) await wake(tx, 'vm', item.id);
+    return rows.length;
+  }
+}

@@ -1,0 +1,103 @@
+import { Inject, Injectable } from '@nestjs/common';
+import type { AgentIdentity, MachineSpec, Wanted, WantedAnswer } from '@nebo/contracts';
+import { Database, type Sql } from '@nebo/persistence';
+import { RUNTIME, type Runtime } from '@nebo/service-kit';
+import { Changes } from '../shared/changes.js';
+import { cursorOf, type Feed, numberAfter } from '../shared/feed.js';
+import { userDataContext } from '../vms/vm-orders.service.js';
+import { Epochs } from './epoch.js';
+
+interface Row {
+  id: string;
+  generation: number;
+  gone: boolean;
+  account_id: string;
+  name: string;
+  hostname: string;
+  vcpu: number;
+  memory_mb: number;
+  disk_gb: number;
+  image_id: string;
+  filename: string;
+  default_user: string;
+  ssh_keys: string[];
+  user_data: Buffer | null;
+  install_guest_agent: boolean;
+  power: 'running' | 'stopped';
+  boot: number;
+  interfaces: MachineSpec['interfaces'];
+}
+
+/** What a region shall make so. The only place where user data is opened. */
+@Injectable()
+export class WantedService {
+  constructor(
+    private readonly database: Database,
+    private readonly changes: Changes,
+    private readonly epochs: Epochs,
+    @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'masterKey'>,
+  ) {}
+
+  /**
+   * What changed in a region after a cursor; waits while nothing does.
+   * @param since null, or a cursor that is too old or another database's: everything
+   * @param waitMs 0 answers at once
+   * @throws ApiError 409 `stale_epoch`, also when a newer agent comes while this one waits
+   */
+  async since(
+    agent: AgentIdentity,
+    since: string | null,
+    waitMs: number,
+    gone: AbortSignal,
+  ): Promise<WantedAnswer> {
+    const ear = this.changes.listen(`wanted:${agent.region_id}`);
+    const over = AbortSignal.any([gone, this.changes.stopping]);
+    const end = Date.now() + waitMs;
+    try {
+      for (;;) {
+        const answer = await this.database.transaction((tx) => this.read(tx, agent, since));
+        const left = end - Date.now();
+        if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;
+        await ear.next(left, over);
+      }
+    } finally {
+      ear.close();
+    }
+  }
+
+  private async read(tx: Sql, agent: AgentIdentity, since: string | null): Promise<WantedAnswer> {
+    await this.epochs.check(tx, agent);
+    const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
+    const after = numberAfter(feed!, since);
+    const rows = await tx.query<Row>(
+      `select v.id, v.generation, v.gone, v.account_id, v.name, v.hostname, v.vcpu, v.memory_mb, v.disk_gb, v.image_id,
+         m.filename, v.default_user, v.ssh_keys, v.user_data, v.install_guest_agent, v.power, v.boot,
+         (select coalesce(json_agg(json_build_object('id', i.id, 'name', 'eth' || i.position, 'vpc_id', i.vpc_id,
+            'mac', i.mac, 'address', i.address) order by i.position), '[]')
+          from vm_interface i where i.vm_id = v.id) as interfaces
+       from vm v join image m on m.id = v.image_id
+       where v.region_id = $1::uuid
+         -- In a full answer absence means "remove it": what an agent may have stands in it although it is being changed.
+         and (($2::bigint is null and v.handed) or v.change > $2::bigint)
+       order by coalesce(v.change, 0)`,
+      [agent.region_id, after?.toString() ?? null],
+    );
+    return { cursor: cursorOf(feed!), full: after === null, items: rows.map((row) => this.wanted(row)) };
+  }
+
+  private wanted(row: Row): Wanted {
+    const { id, generation, gone, image_id, filename, user_data, ...spec } = row;
+    // What is to be removed needs no secrets any more.
+    const text =
+      user_data && !gone
+        ? this.runtime.masterKey.open(Buffer.from(user_data), userDataContext(row.account_id, id))
+        : null;
+    return {
+      kind: 'vm',
+      id,
+      generation,
+      gone,
+      spec: { ...spec, image: { id: image_id, filename }, user_data: text },
+    };
+  }
+}

@@ -1,0 +1,74 @@
+import { Inject, Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
+import { countStates, LifecycleWorker, type StepInfo } from '@nebo/lifecycle';
+import { Database } from '@nebo/persistence';
+import { HealthRegistry, METRICS, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { type Metrics, withSpan } from '@nebo/telemetry';
+import { PeriodLifecycle } from '../vms/period.lifecycle.js';
+import { VmLifecycle } from '../vms/vm.lifecycle.js';
+
+/** Takes the steps of all that lives here, with the application. */
+@Injectable()
+export class Lives implements OnApplicationBootstrap, OnModuleDestroy {
+  private worker: LifecycleWorker | undefined;
+  private trouble: string | null = null;
+  /** States that `/metrics` has shown: one that empties shows 0 from then on. */
+  private readonly shown = new Map<string, { kind: string; state: string }>();
+  private endRefresh: (() => void) | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly vms: VmLifecycle,
+    private readonly periods: PeriodLifecycle,
+    @Inject(RUNTIME) private readonly runtime: Runtime,
+    @Inject(METRICS) private readonly metrics: Metrics,
+    health: HealthRegistry,
+  ) {
+    health.add('lifecycles', () => ({
+      ok: this.worker !== undefined,
+      required: true,
+      ...(this.trouble === null ? {} : { detail: this.trouble }),
+    }));
+  }
+
+  async onApplicationBootstrap(): Promise<void> {
+    const { log } = this.runtime;
+    // Made here, not before: the contract is generated from services that never connect.
+    this.worker = new LifecycleWorker(this.database, [this.vms, this.periods], {
+      observer: {
+        around: (step, run) =>
+          withSpan(`step ${step.kind}.${step.state}`, () => ({ 'nebo.id': step.id }), run),
+        missed: (step, reason) => {
+          this.metrics.missedDeadline(step.kind, step.state);
+          log.warn({ ...idsOf(step), reason }, 'deadline missed');
+        },
+        threw: (step, err, attempt, retryMs) =>
+          log.warn({ ...idsOf(step), err, attempt, retry_ms: retryMs }, 'step failed'),
+        leaseLost: (step) => log.warn(idsOf(step), 'lease lost'),
+        trouble: (err) => {
+          this.trouble = err.message;
+          this.metrics.failure('lifecycles');
+          log.warn({ err }, 'lifecycles of compute');
+        },
+      },
+    });
+    await this.worker.start();
+    this.endRefresh = this.runtime.figures.beforeScrape(() => this.count());
+  }
+
+  /** How many things are in which state, for `/metrics`. */
+  private async count(): Promise<void> {
+    const counted = await countStates(this.database);
+    for (const { kind, state } of this.shown.values()) this.metrics.lifecycles(kind, state, 0);
+    for (const { kind, state, count } of counted) {
+      this.shown.set(`${kind} ${state}`, { kind, state });
+      this.metrics.lifecycles(kind, state, count);
+    }
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    this.endRefresh?.();
+    await this.worker?.stop();
+  }
+}
+
+const idsOf = ({ kind, id, state }: StepInfo) => ({ kind, id, state });

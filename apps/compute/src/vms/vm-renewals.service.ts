@@ -1,0 +1,171 @@
+import { randomUUID } from 'node:crypto';
+import { Inject, Injectable } from '@nestjs/common';
+import { formatRubles, type V1VMRenewalQuote } from '@nebo/contracts';
+import { wake } from '@nebo/lifecycle';
+import { Database, type Sql } from '@nebo/persistence';
+import { conflict, fieldError, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { CatalogueService } from '../catalogue/catalogue.service.js';
+import { periodEnd, Prices, type Quote } from '../catalogue/prices.js';
+import { VmMoney } from './vm-money.js';
+import type { VmRow } from './vm.rows.js';
+
+/** How long a quote is good for, milliseconds. */
+const quoteMs = 10 * 60_000;
+
+interface Quoted {
+  /** 10⁻⁹ rubles. */
+  amount: string;
+  until: number;
+}
+
+/**
+ * Renewals of periods. At most one is under way per machine and period, kept before any money moves: whoever comes after a
+ * death in the middle charges that one and never a second.
+ */
+@Injectable()
+export class VmRenewals {
+  constructor(
+    private readonly database: Database,
+    private readonly catalogue: CatalogueService,
+    private readonly prices: Prices,
+    private readonly money: VmMoney,
+    @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'masterKey'>,
+  ) {}
+
+  /** What the next period costs now. @throws ApiError 503 when prices cannot be read */
+  async quote(vm: VmRow): Promise<V1VMRenewalQuote> {
+    const from = beginning(vm);
+    const { amount } = await this.price(vm, from);
+    const quoted: Quoted = { amount: amount.toString(), until: Date.now() + quoteMs };
+    return {
+      quote_token: this.runtime.masterKey.seal(JSON.stringify(quoted), sealedTo(vm)).toString('base64url'),
+      amount: formatRubles(amount),
+      period_start: from.toISOString(),
+      period_end: periodEnd(from, periodOf(vm)).toISOString(),
+      valid_until: new Date(quoted.until).toISOString(),
+    };
+  }
+
+  /**
+   * Pays the next period. A repeat, also at once with another one, pays it once.
+   * @param from where the period begins: a machine that runs on pays from where the last one ended
+   * @param token the quote that the owner has seen; null: whatever it costs now
+   * @throws ApiError 402 with billing's reason, 409 `quote_outdated`, 422 for what is no quote, 503; nothing is charged then
+   */
+  async renew(vm: VmRow, from: Date, token: string | null): Promise<void> {
+    const open = await this.open(vm);
+    if (open !== null) {
+      if ((await this.money.capture({ id: open.id, account_id: vm.account_id })) === null)
+        return this.apply(vm, open);
+      await this.drop(open.id);
+    }
+    const quote = await this.price(vm, from);
+    if (token !== null) this.check(vm, token, quote);
+    const renewal = { id: randomUUID(), until: periodEnd(from, periodOf(vm)) };
+    const ordered = { id: renewal.id, account_id: vm.account_id };
+    if (!(await this.begin(vm, renewal)))
+      throw conflict('renewal_in_progress', 'the period is just being paid');
+    try {
+      await this.money.reserve(ordered, quote, `renewal of machine ${vm.hostname}`);
+    } catch (error) {
+      await this.drop(renewal.id);
+      throw error;
+    }
+    const refused = await this.money.capture(ordered);
+    if (refused !== null) {
+      await this.drop(renewal.id);
+      throw conflict('renewal_expired', 'the payment could not be completed in time; nothing was charged');
+    }
+    return this.apply(vm, renewal);
+  }
+
+  private async price(vm: VmRow, from: Date): Promise<Quote> {
+    const plan = await this.catalogue.plan(vm.plan_id);
+    return this.prices.period({ ...vm, plan }, periodOf(vm), from);
+  }
+
+  private check(vm: VmRow, token: string, { amount }: Quote): void {
+    let quoted: Quoted;
+    try {
+      const bytes = Buffer.from(token, 'base64url');
+      quoted = JSON.parse(this.runtime.masterKey.open(bytes, sealedTo(vm))) as Quoted;
+    } catch {
+      throw fieldError('quote_token', 'is not a quote for this machine and period');
+    }
+    if (quoted.until < Date.now() || BigInt(quoted.amount) !== amount)
+      throw conflict('quote_outdated', 'the quote is too old or the price has changed; ask for another one');
+  }
+
+  private async open(vm: VmRow): Promise<{ id: string; until: Date } | null> {
+    const [row] = await this.database.transaction((tx) =>
+      tx.query<{ id: string; until: Date }>(
+        `select id, until from vm_renewal
+         where vm_id = $1::uuid and after = $2::timestamptz and state = 'open'`,
+        [vm.id, vm.paid_until],
+      ),
+    );
+    return row ?? null;
+  }
+
+  private async begin(vm: VmRow, { id, until }: { id: string; until: Date }): Promise<boolean> {
+    const rows = await this.database.transaction((tx) =>
+      tx.query(
+        `insert into vm_renewal (id, account_id, vm_id, after, until)
+         values ($1::uuid, $2::uuid, $3::uuid, $4::timestamptz, $5::timestamptz) on conflict do nothing returning 1 as begun`,
+        [id, vm.account_id, vm.id, vm.paid_until, until],
+      ),
+    );
+    return rows.length === 1;
+  }
+
+  private async drop(id: string): Promise<void> {
+    await this.database.transaction((tx) =>
+      tx.query("update vm_renewal set state = 'dropped' where id = $1::uuid and state = 'open'", [id]),
+    );
+  }
+
+  /**
+   * The period is charged: it counts once, whoever comes first. What was dropped meanwhile is paid back, and that of a
+   * machine that was deleted when the machine ends.
+   */
+  private async apply(vm: VmRow, { id, until }: { id: string; until: Date }): Promise<void> {
+    const counts = await this.database.transaction(async (tx) => {
+      await tx.query('select 1 as locked from vm where id = $1::uuid for update', [vm.id]);
+      const done = await tx.query(
+        `update vm_renewal r set state = 'done' from vm v
+         where r.id = $1::uuid and r.state = 'open' and v.id = r.vm_id and v.deleted_at is null returning 1 as done`,
+        [id],
+      );
+      if (done.length === 0) return (await this.state(tx, id)) !== 'dropped';
+      await tx.query('update vm set paid_until = $2::timestamptz where id = $1::uuid', [vm.id, until]);
+      await wake(tx, 'vm_period', vm.id);
+      return true;
+    });
+    if (!counts) await this.money.giveBack({ id, account_id: vm.account_id }, 'renewed twice at once');
+  }
+
+  private async state(tx: Sql, id: string): Promise<string | null> {
+    const [row] = await tx.query<{ state: string }>('select state from vm_renewal where id = $1::uuid', [id]);
+    return row?.state ?? null;
+  }
+
+  /** The machine ends: what was charged for it and never counted is paid back. @throws ApiError when billing is away */
+  async settle(vm: VmRow): Promise<void> {
+    const rows = await this.database.transaction((tx) =>
+      tx.query<{ id: string }>("select id from vm_renewal where vm_id = $1::uuid and state <> 'done'", [
+        vm.id,
+      ]),
+    );
+    for (const { id } of rows)
+      await this.money.giveBack({ id, account_id: vm.account_id }, 'the machine was deleted');
+  }
+}
+
+const sealedTo = (vm: VmRow) => `renewal|${vm.account_id}|${vm.id}|${vm.paid_until?.toISOString() ?? ''}`;
+
+const periodOf = ({ period_days, period_months }: VmRow) =>
+  period_days !== null ? { days: period_days } : { months: period_months ?? 1 };
+
+/** A period that goes on begins where the last one ends; one that is paid later begins when it is paid. */
+export const beginning = ({ paid_until }: VmRow): Date =>
+  new Date(Math.max(Date.now(), paid_until?.getTime() ?? 0));

@@ -1,0 +1,224 @@
+import { Injectable } from '@nestjs/common';
+import {
+  type DeleteAccepted,
+  type KeyIdentity,
+  type PageOf,
+  pageOf,
+  type PageQuery,
+  type V1PowerActionResult,
+  type V1VM,
+  type V1VMRenewalQuote,
+  type V1VMUpdate,
+  type VMStartRequest,
+} from '@nebo/contracts';
+import { wake } from '@nebo/lifecycle';
+import { Database, type Sql } from '@nebo/persistence';
+import { ApiError, conflict, fieldError, type IdempotentRequest, notFound, once } from '@nebo/service-kit';
+import { sayAct } from '../events.js';
+import { idOrNull, pathId } from '../shared/ids.js';
+import { visible } from '../shared/visible.js';
+import { statusOf, vmRecord } from './vm.mapper.js';
+import { isExpired } from './period.lifecycle.js';
+import { nameKey, nameTaken } from './vm-orders.service.js';
+import { beginning, VmRenewals } from './vm-renewals.service.js';
+import { lockVm, vmColumns, type VmRow } from './vm.rows.js';
+
+export type PowerVerb = 'start' | 'stop' | 'restart';
+
+/** Machines: what their owners want of them. What becomes of it is the lifecycle's and the region's. */
+@Injectable()
+export class VmsService {
+  constructor(
+    private readonly database: Database,
+    private readonly renewals: VmRenewals,
+  ) {}
+
+  /**
+   * @param projectId null by the flat path; otherwise the machine must lie in it
+   * @throws ApiError 404
+   */
+  get(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1VM> {
+    const [vmId, project] = [pathId(id), projectId && pathId(projectId)];
+    return this.database.transaction(async (tx) => {
+      const [row] = await tx.query<VmRow>(
+        `select ${vmColumns} from vm v where v.id = $1::uuid and v.account_id = $2::uuid and not v.unlisted
+           and ($3::uuid is null or v.project_id = $3::uuid)`,
+        [vmId, caller.account_id, project],
+      );
+      if (!row) throw notFound();
+      return vmRecord(row);
+    }, caller.account_id);
+  }
+
+  /** A page of what the key may see, oldest first. A project that is none has nothing. */
+  list(caller: KeyIdentity, projectId: string | null, page: PageQuery): Promise<PageOf<V1VM>> {
+    const seen = visible(caller, 'vm:read', 'vm');
+    const project = projectId && idOrNull(projectId);
+    if (seen === null || (projectId !== null && !project)) return Promise.resolve(pageOf([], 0, page));
+    return this.database.transaction(async (tx) => {
+      const where = `v.account_id = $1::uuid and not v.unlisted
+        and ($2::uuid[] is null or v.project_id = any($2::uuid[]) or v.id = any($3::uuid[]))
+        and v.project_id <> all($4::uuid[]) and v.id <> all($5::uuid[])
+        and ($6::uuid[] is null or v.project_id = any($6::uuid[])) and ($7::uuid is null or v.project_id = $7::uuid)`;
+      const values = [
+        caller.account_id,
+        seen.allowProjects,
+        seen.allowIds,
+        seen.denyProjects,
+        seen.denyIds,
+        seen.withinProjects,
+        project,
+      ];
+      const [{ total } = { total: 0 }] = await tx.query<{ total: number }>(
+        `select count(*)::int as total from vm v where ${where}`,
+        values,
+      );
+      const rows = await tx.query<VmRow>(
+        `select ${vmColumns} from vm v where ${where} order by v.created_at, v.id limit $8::int offset $9::int`,
+        [...values, page.limit, page.offset],
+      );
+      return pageOf(rows.map(vmRecord), total, page);
+    }, caller.account_id);
+  }
+
+  /** @throws ApiError 404, 409 `name_taken` */
+  async update(caller: KeyIdentity, projectId: string | null, id: string, body: V1VMUpdate): Promise<V1VM> {
+    if (body.name !== undefined && body.name.trim() === '') throw fieldError('name', 'must not be blank');
+    const change = async (tx: Sql) => {
+      const row = await this.lock(tx, caller, projectId, id);
+      const [name, autoRenew] = [body.name ?? row.name, body.auto_renew ?? row.auto_renew];
+      await tx.query(
+        'update vm set name = $2, name_key = $3, auto_renew = $4::boolean, updated_at = now() where id = $1::uuid',
+        [row.id, name, nameKey(name), autoRenew],
+      );
+      const changed = Object.keys(body).filter((field) => body[field as keyof V1VMUpdate] !== undefined);
+      await sayAct(tx, caller, 'vms_update_vm', { kind: 'vm', ...row }, { changed });
+      return vmRecord({ ...row, name, auto_renew: autoRenew });
+    };
+    try {
+      return await this.database.transaction(change, caller.account_id);
+    } catch (error) {
+      throw nameTaken(error, body.name ?? '');
+    }
+  }
+
+  /**
+   * Deletes a machine from any state. What no region has heard of is gone at once, the rest when its region has
+   * confirmed; a repeat changes nothing.
+   * @throws ApiError 404
+   */
+  delete(caller: KeyIdentity, projectId: string | null, id: string): Promise<DeleteAccepted> {
+    return this.database.transaction(async (tx) => {
+      const row = await this.lock(tx, caller, projectId, id);
+      if (row.deleted_at) return { status: 'deleting' };
+      const unlisted = !row.handed;
+      await tx.query(
+        `update vm set deleted_at = now(), unlisted = $2::boolean, gone = gone or admitted,
+           generation = generation + (admitted and not gone)::int, updated_at = now() where id = $1::uuid`,
+        [row.id, unlisted],
+      );
+      await wake(tx, 'vm', row.id);
+      await sayAct(tx, caller, 'vms_delete_vm', { kind: 'vm', ...row }, { name: row.name });
+      return { status: unlisted ? 'deleted' : 'deleting' };
+    }, caller.account_id);
+  }
+
+  /**
+   * Starts, stops or restarts a machine and answers with the state that it entered, or with the present one when nothing
+   * was to do (interfaces.md, 10).
+   * @param request of a start: confirms that an expired period is paid anew
+   * @throws ApiError 402 `period_expired` for the start of an expired one without that, or with billing's reason; 404, 409 `vm_not_ready` before it is made and when it could not be, `vm_deleting`, `vm_stopped` (restart)
+   */
+  async power(
+    caller: KeyIdentity,
+    projectId: string | null,
+    id: string,
+    verb: PowerVerb,
+    idem: IdempotentRequest | null,
+    request: VMStartRequest | null = null,
+  ): Promise<V1PowerActionResult> {
+    if (verb === 'start') await this.renewIfExpired(caller, projectId, id, request);
+    const answer = await this.database.transaction(
+      (tx) =>
+        once(tx, idem, async () => ({
+          status: 200,
+          body: await this.turn(tx, caller, await this.lock(tx, caller, projectId, id), verb),
+        })),
+      caller.account_id,
+    );
+    return answer.body;
+  }
+
+  /**
+   * What the next period costs.
+   * @throws ApiError 404, 409 `vm_not_ready` and `vm_deleting`, 503 when prices cannot be read
+   */
+  async quote(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1VMRenewalQuote> {
+    const row = await this.database.transaction(
+      (tx) => this.lock(tx, caller, projectId, id),
+      caller.account_id,
+    );
+    if (row.deleted_at) throw conflict('vm_deleting', 'the machine is being deleted');
+    if (row.provisioned_at === null) throw conflict('vm_not_ready', 'the machine has not been made');
+    return this.renewals.quote(row);
+  }
+
+  private async renewIfExpired(
+    caller: KeyIdentity,
+    projectId: string | null,
+    id: string,
+    request: VMStartRequest | null,
+  ): Promise<void> {
+    const row = await this.database.transaction(
+      (tx) => this.lock(tx, caller, projectId, id),
+      caller.account_id,
+    );
+    if (row.deleted_at || !isExpired(row)) return;
+    if (!request?.renew) throw periodExpired();
+    await this.renewals.renew(row, beginning(row), request.quote_token ?? null);
+  }
+
+  private async turn(
+    tx: Sql,
+    caller: KeyIdentity,
+    row: VmRow,
+    verb: PowerVerb,
+  ): Promise<V1PowerActionResult> {
+    const status = statusOf(row);
+    // Looked at again under the lock: it may have expired meanwhile.
+    if (verb === 'start' && status !== 'deleting' && isExpired(row)) throw periodExpired();
+    if (status === 'deleting') throw conflict('vm_deleting', 'the machine is being deleted');
+    if (['pending', 'provisioning', 'error'].includes(status))
+      throw conflict('vm_not_ready', `the machine is ${status}; it has not been made`);
+    if (verb === 'restart' && row.power === 'stopped')
+      throw conflict('vm_stopped', `the machine is ${status}; start it instead`);
+    const nothing =
+      (verb === 'start' && row.power === 'running' && status !== 'failed') ||
+      (verb === 'stop' && row.power === 'stopped' && status !== 'failed') ||
+      (verb === 'restart' && status === 'restarting');
+    if (nothing) return { status, message: `nothing to do: the machine is ${status}` };
+    const power = verb === 'stop' ? 'stopped' : 'running';
+    const boot = verb === 'restart' ? row.boot + 1 : row.boot;
+    await tx.query(
+      `update vm set power = $2, boot = $3::int, generation = generation + 1, updated_at = now() where id = $1::uuid`,
+      [row.id, power, boot],
+    );
+    await wake(tx, 'vm', row.id);
+    await sayAct(tx, caller, `vms_${verb}_vm`, { kind: 'vm', ...row });
+    const entered = { start: 'starting', stop: 'stopping', restart: 'restarting' }[verb];
+    return { status: entered, message: `the machine is ${entered}` };
+  }
+
+  private async lock(tx: Sql, caller: KeyIdentity, projectId: string | null, id: string): Promise<VmRow> {
+    const row = await lockVm(tx, caller.account_id, projectId && pathId(projectId), pathId(id));
+    if (!row) throw notFound();
+    return row;
+  }
+}
+
+const periodExpired = () =>
+  new ApiError(
+    402,
+    'period_expired',
+    'the paid period has ended; start it with renew: true to pay the next one',
+  );

@@ -1,0 +1,44 @@
+import { Body, Controller, Get, HttpCode, Post, Query, Res } from '@nestjs/common';
+import { ApiExcludeController } from '@nestjs/swagger';
+import type { AgentIdentity, WantedAnswer } from '@nebo/contracts';
+import { CallingAgent } from '@nebo/service-kit';
+import type { FastifyReply } from 'fastify';
+import { clientGone } from '../shared/waiting.js';
+import { parseObserved } from './messages.js';
+import { ObservedService } from './observed.service.js';
+import { WantedService } from './wanted.service.js';
+
+/** What a region's agent says and asks (libs/contracts/src/agent.ts). The gateway has checked its token. */
+@ApiExcludeController()
+@Controller('agent/v1/networking')
+export class AgentController {
+  constructor(
+    private readonly wanted: WantedService,
+    private readonly observed: ObservedService,
+  ) {}
+
+  @Get('wanted')
+  getWanted(
+    @CallingAgent() agent: AgentIdentity,
+    @Query('since') since: unknown,
+    @Query('wait') wait: unknown,
+    @Res({ passthrough: true }) reply: FastifyReply,
+  ): Promise<WantedAnswer> {
+    const cursor = typeof since === 'string' ? since : null;
+    return this.wanted.since(agent, cursor, waitMs(wait), clientGone(reply));
+  }
+
+  @Post('observed')
+  @HttpCode(200)
+  async postObserved(
+    @CallingAgent() agent: AgentIdentity,
+    @Body() body: unknown,
+  ): Promise<{ taken: number }> {
+    return { taken: await this.observed.take(agent, parseObserved(body)) };
+  }
+}
+
+/** Seconds of a long poll, at most 60; anything else counts as none. */
+function waitMs(wait: unknown): number {
+  return typeof wait === 'string' && /^\d{1,3}$/.test(wait) ? Math.min(60, Number(wait)) * 1_000 : 0;
+}

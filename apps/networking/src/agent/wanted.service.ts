@@ -1,0 +1,73 @@
+import { Injectable } from '@nestjs/common';
+import type { AgentIdentity, VpcSpec, Wanted, WantedAnswer } from '@nebo/contracts';
+import { Database, type Sql } from '@nebo/persistence';
+import { Changes } from '../shared/changes.js';
+import { cursorOf, type Feed, numberAfter } from '../shared/feed.js';
+import { addressText, subnetOf } from '../vpcs/subnet.js';
+import { Epochs } from './epoch.js';
+
+interface WantedRow {
+  id: string;
+  account_id: string;
+  generation: number;
+  gone: boolean;
+  subnet: string;
+  ports: VpcSpec['ports'];
+}
+
+/** What a region shall make so: VPCs with their ports. */
+@Injectable()
+export class WantedService {
+  constructor(
+    private readonly database: Database,
+    private readonly changes: Changes,
+    private readonly epochs: Epochs,
+  ) {}
+
+  /**
+   * What changed in a region after a cursor; waits while nothing does.
+   * @param since null, or a cursor that is too old or another database's: everything
+   * @param waitMs 0 answers at once
+   * @throws ApiError 409 `stale_epoch`, also when a newer agent comes while this one waits
+   */
+  async since(
+    agent: AgentIdentity,
+    since: string | null,
+    waitMs: number,
+    gone: AbortSignal,
+  ): Promise<WantedAnswer> {
+    const ear = this.changes.listen(`wanted:${agent.region_id}`);
+    const over = AbortSignal.any([gone, this.changes.stopping]);
+    const end = Date.now() + waitMs;
+    try {
+      for (;;) {
+        const answer = await this.database.transaction((tx) => this.read(tx, agent, since));
+        const left = end - Date.now();
+        if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;
+        await ear.next(left, over);
+      }
+    } finally {
+      ear.close();
+    }
+  }
+
+  private async read(tx: Sql, agent: AgentIdentity, since: string | null): Promise<WantedAnswer> {
+    await this.epochs.check(tx, agent);
+    const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
+    const after = numberAfter(feed!, since);
+    const rows = await tx.query<WantedRow>(
+      `select v.id, v.account_id, v.generation, v.deleted_at is not null as gone, v.subnet::text as subnet,
+         coalesce((select json_agg(json_build_object('id', p.id, 'mac', p.mac::text, 'address', host(p.address)) order by p.address)
+           from port p where p.vpc_id = v.id), '[]') as ports
+       from vpc v where v.region_id = $1::uuid and ($2::bigint is null or v.change > $2::bigint)
+       order by v.change nulls first`,
+      [agent.region_id, after?.toString() ?? null],
+    );
+    return { cursor: cursorOf(feed!), full: after === null, items: rows.map(wantedVpc) };
+  }
+}
+
+function wantedVpc({ id, account_id, generation, gone, subnet, ports }: WantedRow): Wanted {
+  const gateway = addressText(subnetOf(subnet)!.gateway);
+  return { kind: 'vpc', id, generation, gone, spec: { account_id, subnet, gateway, ports } };
+}

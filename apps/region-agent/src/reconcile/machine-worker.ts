@@ -1,0 +1,134 @@
+import { type MachineFacts, type MachineState, type Wanted } from '@nebo/contracts';
+import { type AgentLog } from '../agent-log.js';
+import { type MachineDriver, MachineFault, type MachineObservation } from '../drivers/machine-driver.js';
+import { Backoff, ignoreAbort, sleep } from '../system/timing.js';
+import { type Reporter } from './reporter.js';
+import { type Worker } from './worker.js';
+
+export interface MachineParts {
+  driver: MachineDriver;
+  reporter: Reporter;
+  log: AgentLog;
+}
+
+type WantedMachine = Extract<Wanted, { kind: 'vm' }>;
+
+/** How often what the host's tools refused is tried again before the machine counts as failed. */
+const tries = 3;
+
+/**
+ * One machine: compares what is wanted with what the driver has, does what is missing, reports what came of it. A newer
+ * word ends a step that runs. With every full comparison it looks again, so that what was lost on the host comes back;
+ * what has failed waits for a newer generation.
+ */
+export class MachineWorker implements Worker {
+  private newest: WantedMachine | null = null;
+  private failed: number | null = null;
+  private reported: string | null = null;
+  private turn: Promise<void> = Promise.resolve();
+  private step = new AbortController();
+  private ended = false;
+
+  constructor(
+    private readonly id: string,
+    private readonly parts: MachineParts,
+  ) {}
+
+  want(item: Wanted): void {
+    if (item.kind !== 'vm' || this.ended) return;
+    if (this.newest && item.generation < this.newest.generation) return;
+    if (item.generation === this.failed) return;
+    if (this.newest && item.generation > this.newest.generation) this.step.abort();
+    this.newest = item;
+    this.turn = this.turn.then(() => this.apply(item));
+  }
+
+  async vanished(): Promise<void> {
+    await this.finish();
+    await this.parts.driver.remove(this.id);
+    if (this.newest) this.report(this.newest.generation, 'gone', null, {}, true);
+  }
+
+  stop(): Promise<void> {
+    return this.finish();
+  }
+
+  private async finish(): Promise<void> {
+    this.ended = true;
+    this.step.abort();
+    await this.turn;
+  }
+
+  private async apply(item: WantedMachine): Promise<void> {
+    const backoff = new Backoff(200, 2_000);
+    for (let attempt = 1; ; attempt += 1) {
+      // A newer one is already waiting for its turn.
+      if (this.ended || item !== this.newest) return;
+      this.step = new AbortController();
+      const { signal } = this.step;
+      try {
+        if (item.gone) {
+          await this.parts.driver.remove(this.id);
+          this.report(item.generation, 'gone', null, {}, true);
+        } else await this.make(item, signal);
+        return;
+      } catch (error) {
+        if (signal.aborted) return;
+        this.parts.log.error(
+          { vm: this.id, attempt, error: String((error as Error)?.stack ?? error) },
+          'machine was not reconciled',
+        );
+        const final = error instanceof MachineFault || attempt >= tries;
+        // What is not removed is not failed: the next full comparison tries again.
+        if (final && item.gone) return;
+        if (final) return this.fail(item, error);
+        await sleep(backoff.next(), signal).catch(ignoreAbort);
+      }
+    }
+  }
+
+  private fail(item: WantedMachine, error: unknown): void {
+    this.failed = item.generation;
+    const reason =
+      error instanceof MachineFault ? error.message : 'The region could not make this machine. Try again.';
+    this.report(item.generation, 'failed', reason, {});
+  }
+
+  private async make({ generation, spec }: WantedMachine, signal: AbortSignal): Promise<void> {
+    const { driver } = this.parts;
+    const creating = () => this.report(generation, 'creating', null, {});
+    let seen = await driver.ensure(this.id, spec, { signal, creating });
+    if (spec.power === 'running' && seen.state === 'stopped') {
+      this.seen(generation, 'starting', seen);
+      seen = await driver.power(this.id, 'start', spec, spec.boot, signal);
+    } else if (spec.power === 'running' && seen.facts.boot < spec.boot) {
+      seen = await driver.power(this.id, 'restart', spec, spec.boot, signal);
+    } else if (spec.power === 'stopped' && seen.state === 'running') {
+      this.seen(generation, 'stopping', seen);
+      seen = await driver.power(this.id, 'stop', spec, spec.boot, signal);
+    }
+    signal.throwIfAborted();
+    this.seen(generation, seen.state, seen);
+  }
+
+  private seen(generation: number, state: MachineState, { facts }: MachineObservation): void {
+    this.report(generation, state, null, facts);
+  }
+
+  private report(
+    generation: number,
+    state: MachineState,
+    reason: string | null,
+    facts: Partial<MachineFacts>,
+    last = false,
+  ): void {
+    const { driver, reporter } = this.parts;
+    const said = { driver: driver.name, real: driver.real, ...facts };
+    const observation = { kind: 'vm' as const, id: this.id, generation, state, reason, facts: said };
+    const words = JSON.stringify(observation);
+    // The control plane that asks again whether something is gone wants to hear it again.
+    if (words === this.reported && !last) return;
+    this.reported = words;
+    reporter.report(observation, last);
+  }
+}

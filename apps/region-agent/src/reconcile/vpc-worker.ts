@@ -1,0 +1,82 @@
+import { type Wanted } from '@nebo/contracts';
+import { type AgentLog } from '../agent-log.js';
+import { type NetworkDriver } from '../drivers/types.js';
+import { type Observation, type Reporter } from './reporter.js';
+import { type Worker } from './worker.js';
+
+export interface VpcParts {
+  driver: NetworkDriver;
+  reporter: Reporter;
+  log: AgentLog;
+}
+
+type WantedVpc = Extract<Wanted, { kind: 'vpc' }>;
+
+/**
+ * One VPC: hands what is wanted to the driver and reports what the driver made of it. With every full comparison the
+ * driver looks again, so that what was lost on the host comes back.
+ */
+export class VpcWorker implements Worker {
+  private newest: WantedVpc | null = null;
+  private reported: string | null = null;
+  private turn: Promise<void> = Promise.resolve();
+  private ended = false;
+
+  constructor(
+    private readonly id: string,
+    private readonly parts: VpcParts,
+  ) {}
+
+  want(item: Wanted): void {
+    if (item.kind !== 'vpc' || this.ended) return;
+    if (this.newest && item.generation < this.newest.generation) return;
+    this.newest = item;
+    this.turn = this.turn.then(() => this.apply(item));
+  }
+
+  async vanished(): Promise<void> {
+    this.ended = true;
+    await this.turn;
+    await this.parts.driver.remove(this.id);
+    if (this.newest) this.report(this.newest.generation, 'gone', null, {}, true);
+  }
+
+  async stop(): Promise<void> {
+    this.ended = true;
+    await this.turn;
+  }
+
+  private async apply(item: WantedVpc): Promise<void> {
+    // A newer one is already waiting for its turn.
+    if (this.ended || item !== this.newest) return;
+    const { driver, log } = this.parts;
+    try {
+      if (item.gone) {
+        await driver.remove(this.id);
+        this.report(item.generation, 'gone', null, {}, true);
+        return;
+      }
+      const { state, reason, facts } = await driver.ensure(this.id, item.generation, item.spec);
+      this.report(item.generation, state, reason, facts);
+    } catch (error) {
+      // The next full comparison tries again.
+      log.error({ vpc: this.id, error: String((error as Error)?.stack ?? error) }, 'VPC was not reconciled');
+      this.report(item.generation, 'error', `the network could not be made: ${(error as Error).message}`, {});
+    }
+  }
+
+  private report(
+    generation: number,
+    state: 'active' | 'error' | 'gone',
+    reason: string | null,
+    facts: Record<string, unknown>,
+    last = false,
+  ): void {
+    const observation: Observation = { kind: 'vpc', id: this.id, generation, state, reason, facts };
+    const words = JSON.stringify(observation);
+    // The control plane that asks again whether something is gone wants to hear it again.
+    if (words === this.reported && !last) return;
+    this.reported = words;
+    this.parts.reporter.report(observation, last);
+  }
+}

@@ -1,0 +1,169 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { SimulatedMachineDriver } from '../src/drivers/simulated/machines.js';
+import { MachineWorker } from '../src/reconcile/machine-worker.js';
+import { type Observation, Reporter } from '../src/reconcile/reporter.js';
+import { type MachineSpec } from '@nebo/contracts';
+import { eventually, later, type Stage, stage, startAgent, testLog } from './agent-kit.js';
+import { machineDriverSuite, machineSpec } from './machine-driver-suite.js';
+
+const quick = { create: 5, start: 10, stop: 5, remove: 5 };
+
+machineDriverSuite('simulated', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'nebo-machines-'));
+  return {
+    driver: new SimulatedMachineDriver({ dir, timings: quick }),
+    revive: () => Promise.resolve(new SimulatedMachineDriver({ dir, timings: quick })),
+    end: () => rm(dir, { recursive: true, force: true }),
+  };
+});
+
+describe('the simulated driver', () => {
+  it('drops half a file of a killed process, and keeps no name, key or user data', async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'nebo-machines-'));
+    await writeFile(join(dir, 'abc.json'), '{"id":');
+    await writeFile(join(dir, 'abc.json.new'), '{}');
+    const driver = new SimulatedMachineDriver({ dir, timings: quick });
+    await driver.start();
+    expect(await readdir(dir)).toEqual([]);
+    await driver.ensure(randomUUID(), machineSpec({ name: 'secret-name', user_data: 'password' }), {
+      signal: new AbortController().signal,
+      creating: () => undefined,
+    });
+    const [file] = await readdir(dir);
+    expect(await readFile(join(dir, file!), 'utf8')).not.toMatch(/secret|password/);
+    await rm(dir, { recursive: true, force: true });
+  });
+});
+
+describe('a machine’s worker', () => {
+  const said: Observation[] = [];
+  let dir: string;
+  beforeEach(async () => {
+    said.length = 0;
+    dir = await mkdtemp(join(tmpdir(), 'nebo-machines-'));
+  });
+  afterEach(() => rm(dir, { recursive: true, force: true }));
+
+  const workerWith = async (failure: (act: string, spec: MachineSpec) => string | null) => {
+    const driver = new SimulatedMachineDriver({ dir, timings: quick, failure });
+    await driver.start();
+    const reporter = new Reporter(
+      async (items) => void said.push(...items),
+      testLog,
+      () => undefined,
+    );
+    const id = randomUUID();
+    return { id, driver, worker: new MachineWorker(id, { driver, reporter, log: testLog }) };
+  };
+  const item = (id: string, generation: number, spec: Partial<MachineSpec> = {}, gone = false) => ({
+    kind: 'vm' as const,
+    id,
+    generation,
+    gone,
+    spec: machineSpec(spec),
+  });
+  const state = (generation: number) => said.filter((each) => each.generation === generation).at(-1)?.state;
+
+  it('what fails says why and waits for a newer generation', async () => {
+    let acts = 0;
+    const { id, worker } = await workerWith((act, { name }) => {
+      if (act === 'start') acts += 1;
+      return act === 'start' && name.includes('fail-start') ? 'it does not boot' : null;
+    });
+    worker.want(item(id, 1, { name: 'fail-start' }));
+    await eventually(() => state(1) === 'failed');
+    expect(said.at(-1)).toMatchObject({
+      reason: 'it does not boot',
+      facts: { driver: 'simulated', real: false },
+    });
+    worker.want(item(id, 1, { name: 'fail-start' }));
+    await later(100);
+    expect(acts).toBe(1);
+    worker.want(item(id, 2, { name: 'well' }));
+    await eventually(() => state(2) === 'running');
+    await worker.stop();
+  });
+
+  it('what the host’s tools refuse is tried three times, then it has failed without a word of the inside', async () => {
+    let acts = 0;
+    const { id, worker } = await workerWith((act) => {
+      if (act !== 'create') return null;
+      acts += 1;
+      throw new Error('/secret/path: no space left');
+    });
+    worker.want(item(id, 1));
+    await eventually(() => state(1) === 'failed');
+    expect(acts).toBe(3);
+    expect(said.at(-1)!.reason).not.toContain('secret');
+    await worker.stop();
+  });
+
+  it('a newer word ends a step that runs; an older one is ignored', async () => {
+    const slow = { create: 10, start: 60_000, stop: 5, remove: 5 };
+    const driver = new SimulatedMachineDriver({ dir, timings: slow });
+    await driver.start();
+    const reporter = new Reporter(
+      async (items) => void said.push(...items),
+      testLog,
+      () => undefined,
+    );
+    const id = randomUUID();
+    const worker = new MachineWorker(id, { driver, reporter, log: testLog });
+    worker.want(item(id, 1));
+    await eventually(() => state(1) === 'starting');
+    worker.want(item(id, 2, { power: 'stopped' }));
+    await eventually(() => state(2) === 'stopped');
+    worker.want(item(id, 1));
+    worker.want(item(id, 3, {}, true));
+    await eventually(() => state(3) === 'gone');
+    expect(await driver.list()).toEqual([]);
+    await worker.stop();
+  });
+});
+
+describe('machines of an agent', () => {
+  let on: Stage;
+  beforeEach(async () => {
+    on = await stage('simulated');
+  });
+  afterEach(() => on?.end());
+
+  it('are made, stopped, started, restarted and removed as wanted', async () => {
+    const id = randomUUID();
+    const want = (generation: number, spec: Partial<MachineSpec>, gone = false) =>
+      on.plane.want(id, generation, { kind: 'vm', spec: machineSpec(spec) }, gone);
+    want(1, {});
+    expect(await on.plane.see(id, 'running')).toMatchObject({
+      generation: 1,
+      facts: { driver: 'simulated', real: false, boot: 1 },
+    });
+    want(2, { power: 'stopped' });
+    expect(await on.plane.see(id, 'stopped')).toMatchObject({ generation: 2 });
+    want(3, { boot: 2 });
+    expect(await on.plane.see(id, 'running')).toMatchObject({ generation: 3, facts: { boot: 2 } });
+    want(4, { boot: 3 });
+    await eventually(() => on.plane.latest(id)?.facts['boot'] === 3);
+    want(5, {}, true);
+    expect(await on.plane.see(id, 'gone')).toMatchObject({ generation: 5 });
+  });
+
+  it('go on while the agent is away: the next one finds them and removes what nobody wants any more', async () => {
+    const [kept, dropped] = [randomUUID(), randomUUID()];
+    for (const id of [kept, dropped]) on.plane.want(id, 1, { kind: 'vm', spec: machineSpec() });
+    const before = await on.plane.see(kept, 'running');
+    await on.plane.see(dropped, 'running');
+    await on.agent.stop();
+    on.plane.forget('vm', dropped);
+    on.plane.observed.length = 0;
+    const next = await startAgent(on.plane, on.home, 'simulated');
+    const after = await on.plane.see(kept, 'running');
+    // The same machine, not a new one.
+    expect(after.facts).toEqual(before.facts);
+    expect(on.plane.observed.filter(({ id }) => id === kept).map(({ state }) => state)).toEqual(['running']);
+    await eventually(async () => (await readdir(join(on.home, 'machines'))).length === 1);
+    await next.stop();
+  });
+});
