@@ -92,22 +92,6 @@ describe('drain mode of a key', () => {
     }
   });
 
-  it('begins for all keys of an account together: a new key is no new allowance', async () => {
-    for (let index = 0; index <= freeAborts; index += 1) {
-      key = randomUUID();
-      expect(await drains()).toBe(false);
-      write({ forgone: 100n });
-    }
-    key = randomUUID();
-    expect(await drains()).toBe(true);
-    // They spend enough for that.
-    write({ outcome: 'complete', status: 200, cost: 100_000n });
-    expect(await drains()).toBe(false);
-    // Other accounts have nothing to do with it.
-    account = randomUUID();
-    expect(await drains()).toBe(false);
-  });
-
   it('does not look at the months before', async () => {
     await router.rows(
       `insert into key_month (key_id, account_id, month, spent, forgone, aborts)

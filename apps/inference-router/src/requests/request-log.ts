@@ -130,8 +130,8 @@ export class RequestLog implements OnApplicationBootstrap, BeforeApplicationShut
   }
 
   /**
-   * Asked once when a client leaves: did its key leave so often before its counters, or did the key or all keys of its
-   * account together take so much of what they spend, that this answer is read to its end?
+   * Asked once when a client leaves: did its key leave so often before its counters, or take so much of what it spends,
+   * that this answer is read to its end? By key, as decided (inference-gateway.md, 4): keys are minted by the operator.
    */
   async isInDrainMode(key: string, account: string, operation: string): Promise<boolean> {
     if (!this.hangUps.add(key, operation)) return true;
@@ -154,12 +154,10 @@ export class RequestLog implements OnApplicationBootstrap, BeforeApplicationShut
     const [row] = await this.database.transaction(
       (tx) =>
         tx.query<{ recent: bigint; is_above: boolean }>(
-          // The key by itself, and all keys of the account together, one of which may have been made only to leave.
-          `select coalesce(bool_or(aborts > $4::integer and forgone::numeric * ${share} > spent) filter (where key_id = $1::uuid), false)
-               or coalesce(sum(aborts) > $4::integer and sum(forgone) * ${share} > sum(spent), false) as is_above,
+          `select coalesce(bool_or(aborts > $4::integer and forgone::numeric * ${share} > spent), false) as is_above,
              (select count(*) from request_log
                where key_id = $1::uuid and outcome = 'aborted' and cost = 0 and ended_at > now() - interval '1 hour') as recent
-           from key_month where account_id = $3::uuid and month = $2`,
+           from key_month where key_id = $1::uuid and account_id = $3::uuid and month = $2`,
           [key, monthOf(new Date()), account, freeAborts],
         ),
       account,
