@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { buffer } from 'node:stream/consumers';
 import { packFolder } from '@nebo/archive';
@@ -11,6 +11,12 @@ const contract = new ContractCheck(readContract('v1'));
 const { operations } = contract;
 type Operation = (typeof operations)[number];
 type Ids = Record<string, string>;
+/** A key of its own each time: a second one of the same bytes would be a double. */
+const newPublicKey = () => {
+  const part = (bytes: Buffer) => Buffer.concat([Buffer.from([0, 0, 0, bytes.length]), bytes]);
+  const key = Buffer.concat([part(Buffer.from('ssh-ed25519')), part(randomBytes(32))]);
+  return `ssh-ed25519 ${key.toString('base64')} somebody`;
+};
 const later = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** What somebody with a key, or with none, tries. Every rule is tried on the whole installation, as it runs for users. */
@@ -46,6 +52,36 @@ describe('attacks with single requests', () => {
       app_id,
       env_var_id,
       build_id: (await upload(api, `/apps/${app_id}/deployments`)).body.id,
+      ...(await regionThings(api, project_id)),
+    };
+  };
+  let subnets = 0;
+  const regionThings = async (api: Api, project: string): Promise<Ids> => {
+    const [region] = (await api.get('/regions')).body.data;
+    subnets += 1;
+    const subnet = `10.${100 + subnets}.0.0/24`;
+    const vpc = (await api.post('/vpcs', { name: randomUUID(), subnet, cluster_id: region.id })).body;
+    const reserved = {
+      name: 'one',
+      address: `10.${100 + subnets}.0.77`,
+      mac: `02:00:00:00:00:${10 + subnets}`,
+    };
+    const [plan] = (await api.get('/vm-plans')).body.data;
+    const [image] = (await api.get(`/projects/${project}/images`)).body.images;
+    const machine = {
+      name: randomUUID(),
+      hostname: 'host',
+      image_id: image.id,
+      vm_plan_id: plan.id,
+      cluster_id: region.id,
+      default_user: 'me',
+    };
+    return {
+      vpc_id: vpc.id,
+      ip_id: (await api.post(`/vpcs/${vpc.id}/reserved-ips`, reserved)).body.id,
+      fip_id: (await api.post('/floating-ips', { cluster_id: region.id })).body.id,
+      key_id: (await api.post('/ssh-keys', { name: 'key', public_key: newPublicKey() })).body.id,
+      vm_id: (await api.post(`/projects/${project}/vms`, machine)).body.id,
     };
   };
   const pathOf = ({ path }: Operation, ids: Ids) =>
@@ -60,7 +96,7 @@ describe('attacks with single requests', () => {
         );
 
   it('ids of another account, of nobody, or of another own parent: 404 in every mixture, one body, no effect', async () => {
-    const other = await operator.post('account-create', { name: 'other', topup: '100' });
+    const other = await operator.post('account-create', { name: 'other', topup: '100000' });
     const stranger = owner.as((await operator.post('key-create', { account: other.account_id })).key);
     const [mine, sibling, theirs] = [await things(owner), await things(owner), await things(stranger)];
     const nobody = Object.fromEntries(Object.keys(mine).map((name) => [name, randomUUID()]));
@@ -111,7 +147,7 @@ describe('attacks with single requests', () => {
       const { key: limited } = await operator.post('key-create', { account, actions: [action] });
       const api = owner.as(limited);
       // Fresh ones: what is permitted may delete them.
-      const ids = action.endsWith(':delete') ? await things(owner) : (shared ??= await things(owner));
+      const ids = /:(delete|write)$/.test(action) ? await things(owner) : (shared ??= await things(owner));
       for (const operation of operations) {
         // Streams of a permitted key need no end.
         if (/(logs|events)$/.test(operation.path) && operation.permissions.includes(action)) continue;
