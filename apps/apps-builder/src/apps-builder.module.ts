@@ -1,7 +1,6 @@
 import { Module } from '@nestjs/common';
-import type { ServiceDefinition } from '@nebo/service-kit';
+import { Changes, Epochs, Lives, type ServiceDefinition } from '@nebo/service-kit';
 import { AgentController } from './agent/agent.controller.js';
-import { Epochs } from './agent/epoch.js';
 import { ObservedService } from './agent/observed.service.js';
 import { WantedService } from './agent/wanted.service.js';
 import { AppsController } from './apps/apps.controller.js';
@@ -23,9 +22,7 @@ import { RuntimeLog } from './rollouts/runtime-log.js';
 import { RuntimeLogController } from './rollouts/runtime-log.controller.js';
 import { SpanLifecycle } from './rollouts/span.lifecycle.js';
 import { Blobs } from './shared/blobs.js';
-import { Changes } from './shared/changes.js';
 import { Housekeeping } from './shared/housekeeping.js';
-import { Lives } from './shared/lives.js';
 import { Store } from './shared/prisma.js';
 import { Regions } from './shared/regions.js';
 import { Settings } from './shared/settings.js';
@@ -65,7 +62,7 @@ import { Settings } from './shared/settings.js';
     BuildLifecycle,
     RolloutLifecycle,
     SpanLifecycle,
-    Lives,
+    Lives.of(BuildLifecycle, RolloutLifecycle, SpanLifecycle),
     Housekeeping,
   ],
 })

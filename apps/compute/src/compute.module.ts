@@ -1,7 +1,6 @@
 import { Module } from '@nestjs/common';
-import type { ServiceDefinition } from '@nebo/service-kit';
+import { Changes, Epochs, Lives, type ServiceDefinition } from '@nebo/service-kit';
 import { AgentController } from './agent/agent.controller.js';
-import { Epochs } from './agent/epoch.js';
 import { ObservedService } from './agent/observed.service.js';
 import { WantedService } from './agent/wanted.service.js';
 import { CatalogueController } from './catalogue/catalogue.controller.js';
@@ -11,8 +10,6 @@ import { Prices } from './catalogue/prices.js';
 import { InternalController } from './internal/internal.controller.js';
 import { RegionsController } from './regions/regions.controller.js';
 import { RegionsService } from './regions/regions.service.js';
-import { Changes } from './shared/changes.js';
-import { Lives } from './shared/lives.js';
 import { SshKeysController } from './ssh-keys/ssh-keys.controller.js';
 import { SshKeysService } from './ssh-keys/ssh-keys.service.js';
 import { PeriodLifecycle } from './vms/period.lifecycle.js';
@@ -56,7 +53,7 @@ import { VmsService } from './vms/vms.service.js';
     VmLifecycle,
     VmRenewals,
     PeriodLifecycle,
-    Lives,
+    Lives.of(VmLifecycle, PeriodLifecycle),
   ],
 })
 export class ComputeModule {}

@@ -1,7 +1,6 @@
 import { Module } from '@nestjs/common';
-import type { ServiceDefinition } from '@nebo/service-kit';
+import { Changes, Epochs, Lives, type ServiceDefinition } from '@nebo/service-kit';
 import { AgentController } from './agent/agent.controller.js';
-import { Epochs } from './agent/epoch.js';
 import { ObservedService } from './agent/observed.service.js';
 import { WantedService } from './agent/wanted.service.js';
 import { AddressMoney } from './floating-ips/address-money.js';
@@ -14,9 +13,7 @@ import { PortsController } from './ports/ports.controller.js';
 import { PortsService } from './ports/ports.service.js';
 import { ReservedIpsController } from './reserved-ips/reserved-ips.controller.js';
 import { ReservedIpsService } from './reserved-ips/reserved-ips.service.js';
-import { Changes } from './shared/changes.js';
 import { Housekeeping } from './shared/housekeeping.js';
-import { Lives } from './shared/lives.js';
 import { Regions } from './shared/regions.js';
 import { VpcLifecycle } from './vpcs/vpc.lifecycle.js';
 import { VpcsController } from './vpcs/vpcs.controller.js';
@@ -49,7 +46,7 @@ import { VpcsService } from './vpcs/vpcs.service.js';
     ObservedService,
     VpcLifecycle,
     SpanLifecycle,
-    Lives,
+    Lives.of(VpcLifecycle, SpanLifecycle),
     Housekeeping,
   ],
 })

@@ -8,7 +8,10 @@ import {
   ApiError,
   badRequest,
   CallingAgent,
+  clientGone,
+  Epochs,
   notFound,
+  pathId,
   RUNTIME,
   type Runtime,
   tooLarge,
@@ -19,10 +22,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BuildLog } from '../builds/build-log.js';
 import { RuntimeLog } from '../rollouts/runtime-log.js';
 import { Blobs } from '../shared/blobs.js';
-import { pathId } from '../shared/ids.js';
 import { Settings } from '../shared/settings.js';
-import { clientGone } from '../shared/waiting.js';
-import { Epochs } from './epoch.js';
 import { parseLogBatch, parseObserved } from './messages.js';
 import { ObservedService } from './observed.service.js';
 import { WantedService } from './wanted.service.js';

@@ -1,6 +1,5 @@
 import type { LogBatch, Observed } from '@nebo/contracts';
-import { validationError } from '@nebo/service-kit';
-import { idOrNull } from '../shared/ids.js';
+import { idOrNull, validationError } from '@nebo/service-kit';
 
 /**
  * What agents send, checked by hand: a batch may hold thousands of lines, for which decorated classes cost too much.

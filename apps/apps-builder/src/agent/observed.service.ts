@@ -1,8 +1,8 @@
+import { Epochs } from '@nebo/service-kit';
 import { Injectable } from '@nestjs/common';
 import type { AgentIdentity, Observed } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { Epochs } from './epoch.js';
 
 /**
  * What a region saw, written beside what is wanted of it. A message may be lost, doubled or late: an older generation or an

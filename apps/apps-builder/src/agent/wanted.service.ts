@@ -1,11 +1,9 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { AgentIdentity, BuildSpec, ReplicaSpec, Wanted, WantedAnswer } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
-import { RUNTIME, type Runtime } from '@nebo/service-kit';
+import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { openEntries, type SealedEntry } from '../env/env.service.js';
-import { Changes } from '../shared/changes.js';
-import { type Feed, numberAfter, cursorOf } from '../shared/feed.js';
-import { Epochs } from './epoch.js';
+import type { Topic } from '../shared/topics.js';
 
 interface BuildRow {
   id: string;
@@ -50,7 +48,7 @@ interface ReplicaRow {
 export class WantedService {
   constructor(
     private readonly database: Database,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
     private readonly epochs: Epochs,
     @Inject(RUNTIME) private readonly runtime: Runtime,
   ) {}

@@ -11,13 +11,23 @@ import {
   V1AppCreate,
   V1AppUpdate,
 } from '@nebo/contracts';
-import { Caller, closeBody, type IdempotentRequest, Idempotent, unauthorized } from '@nebo/service-kit';
+import {
+  Caller,
+  Changes,
+  clientGone,
+  closeBody,
+  Idempotent,
+  type IdempotentRequest,
+  parseWait,
+  pathId,
+  unauthorized,
+  waitQuery,
+  waitUntil,
+} from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { failedDeployStates } from '../builds/build.mapper.js';
-import { Changes } from '../shared/changes.js';
-import { pathId } from '../shared/ids.js';
-import { clientGone, parseWait, waitQuery, waitUntil } from '../shared/waiting.js';
 import { AppsService } from './apps.service.js';
+import type { Topic } from '../shared/topics.js';
 
 closeBody(V1AppUpdate);
 
@@ -32,7 +42,7 @@ class AppsQuery extends PageQuery {
 export class AppsController {
   constructor(
     private readonly apps: AppsService,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
   ) {}
 
   @Get('projects/:project_id/apps')

@@ -17,16 +17,17 @@ import {
   conflict,
   fieldError,
   type IdempotentRequest,
+  idOrNull,
   notFound,
   once,
   type OnceAnswer,
+  pathId,
   Peers,
   referenceNotFound,
 } from '@nebo/service-kit';
 import { says, sayAct } from '../events.js';
 import type { App, Prisma } from '../generated/prisma/client.js';
 import { ReplicaMoney } from '../rollouts/money.js';
-import { idOrNull, pathId } from '../shared/ids.js';
 import { isUniqueViolation, Store, type Tx } from '../shared/prisma.js';
 import { Regions } from '../shared/regions.js';
 import { Settings } from '../shared/settings.js';

@@ -1,4 +1,5 @@
 import { request } from 'node:http';
+import { Changes } from '@nebo/service-kit';
 import { sharedPostgres } from '@nebo/test-kit';
 import { FakeAgent } from '../../test/fake-agent.js';
 import { Bench, eventually, pause } from '../../test/harness.js';
@@ -204,7 +205,6 @@ describe('logs as event streams', () => {
 
   it('a client that leaves ends the work behind', async () => {
     const { app, build } = await bench.appWithBuild();
-    const { Changes } = await import('../shared/changes.js');
     const bell = (
       bench.nebo.services.get('apps-builder')!.app.get(Changes) as unknown as {
         bell: { listenerCount(name: string): number };

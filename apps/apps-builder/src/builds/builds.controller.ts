@@ -11,18 +11,26 @@ import {
   V1Build,
   V1DeployRequest,
 } from '@nebo/contracts';
-import { Caller, Idempotent, type IdempotentRequest } from '@nebo/service-kit';
+import {
+  Caller,
+  Changes,
+  clientGone,
+  Idempotent,
+  type IdempotentRequest,
+  OptionalBody,
+  parseWait,
+  pathId,
+  waitQuery,
+  waitUntil,
+} from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Changes } from '../shared/changes.js';
-import { pathId } from '../shared/ids.js';
-import { OptionalBody } from '../shared/optional-body.js';
 import { lastEventId, sendEvents } from '../shared/sse.js';
-import { clientGone, parseWait, waitQuery, waitUntil } from '../shared/waiting.js';
 import { BuildLog } from './build-log.js';
 import { isOver } from './build.mapper.js';
 import { BuildsService } from './builds.service.js';
 import { DeployStatus } from './deploy-status.js';
 import { UploadsService } from './uploads.service.js';
+import type { Topic } from '../shared/topics.js';
 
 const waitWords = [...buildStatuses, ...deployStates];
 const paths = (tail: string) => [`projects/:project_id/apps/:app_id/${tail}`, `apps/:app_id/${tail}`];
@@ -34,7 +42,7 @@ export class BuildsController {
     private readonly uploads: UploadsService,
     private readonly log: BuildLog,
     private readonly status: DeployStatus,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
   ) {}
 
   @Post(paths('deployments'))

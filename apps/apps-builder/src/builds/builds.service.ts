@@ -20,11 +20,11 @@ import {
   notFound,
   once,
   type OnceAnswer,
+  pathId,
 } from '@nebo/service-kit';
 import { AppsService } from '../apps/apps.service.js';
 import { says, sayAct } from '../events.js';
 import type { App, Build } from '../generated/prisma/client.js';
-import { pathId } from '../shared/ids.js';
 import { Store, type Tx } from '../shared/prisma.js';
 import { buildRecord, deployResult } from './build.mapper.js';
 

@@ -1,13 +1,13 @@
+import { Changes, pathId } from '@nebo/service-kit';
 import { Injectable } from '@nestjs/common';
 import type { KeyIdentity } from '@nebo/contracts';
 import { AppsService } from '../apps/apps.service.js';
-import { Changes } from '../shared/changes.js';
-import { pathId } from '../shared/ids.js';
 import { Store } from '../shared/prisma.js';
 import { Settings } from '../shared/settings.js';
 import { comment, doneEvent } from '../shared/sse.js';
 import { type BuildColumns, deployEvent, isOver } from './build.mapper.js';
 import { findBuild } from './builds.service.js';
+import type { Topic } from '../shared/topics.js';
 
 /** Deploy status as an event stream: one `status` event per change of the watched build, `done` when it is live or failed. */
 @Injectable()
@@ -15,7 +15,7 @@ export class DeployStatus {
   constructor(
     private readonly store: Store,
     private readonly apps: AppsService,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
     private readonly settings: Settings,
   ) {}
 

@@ -17,13 +17,13 @@ import {
   notFound,
   once,
   type OnceAnswer,
+  pathId,
   RUNTIME,
   type Runtime,
 } from '@nebo/service-kit';
 import { AppsService } from '../apps/apps.service.js';
 import { sayAct } from '../events.js';
 import type { App, EnvVar } from '../generated/prisma/client.js';
-import { pathId } from '../shared/ids.js';
 import { Store } from '../shared/prisma.js';
 import { Settings } from '../shared/settings.js';
 

@@ -2,12 +2,10 @@ import { Body, Controller, Get, HttpCode, Param, Post, Query, Res } from '@nestj
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Owner, ProjectUsage, RoutesAnswer, RoutesApplied } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
-import { notFound, validationError } from '@nebo/service-kit';
+import { clientGone, idOrNull, notFound, pathId, validationError } from '@nebo/service-kit';
 import type { FastifyReply } from 'fastify';
 import { AppsService } from '../apps/apps.service.js';
 import { Blobs } from '../shared/blobs.js';
-import { idOrNull, pathId } from '../shared/ids.js';
-import { clientGone } from '../shared/waiting.js';
 import { RoutesService } from './routes.service.js';
 
 /** What other services and the edge ask of this one (libs/contracts/src/internal/{owners,routes}.ts). */

@@ -2,9 +2,8 @@ import { Injectable } from '@nestjs/common';
 import type { Route, RoutesAnswer, RoutesApplied, RouteTarget } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { conflict } from '@nebo/service-kit';
-import { Changes } from '../shared/changes.js';
-import { cursorOf, type Feed, numberAfter, numberIn } from '../shared/feed.js';
+import { Changes, conflict, cursorOf, type Feed, numberAfter, numberIn } from '@nebo/service-kit';
+import type { Topic } from '../shared/topics.js';
 
 interface RouteRow {
   host: string;
@@ -20,7 +19,7 @@ interface RouteRow {
 export class RoutesService {
   constructor(
     private readonly database: Database,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
   ) {}
 
   /**

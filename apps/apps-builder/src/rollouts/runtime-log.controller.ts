@@ -1,9 +1,8 @@
 import { Controller, Get, Headers, Param, Query, Res } from '@nestjs/common';
 import { type KeyIdentity, Operation } from '@nebo/contracts';
-import { Caller, validationError } from '@nebo/service-kit';
+import { Caller, clientGone, validationError } from '@nebo/service-kit';
 import type { FastifyReply } from 'fastify';
 import { lastEventId, sendEvents } from '../shared/sse.js';
-import { clientGone } from '../shared/waiting.js';
 import { RuntimeLog } from './runtime-log.js';
 
 const maxTail = 10_000;

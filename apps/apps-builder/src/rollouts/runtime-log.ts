@@ -1,11 +1,12 @@
+import { Changes } from '@nebo/service-kit';
 import { Injectable } from '@nestjs/common';
 import type { KeyIdentity, LogBatch } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
 import { AppsService } from '../apps/apps.service.js';
-import { Changes } from '../shared/changes.js';
 import { Store } from '../shared/prisma.js';
 import { Settings } from '../shared/settings.js';
 import { comment, doneEvent, lineEvent, physicalLine } from '../shared/sse.js';
+import type { Topic } from '../shared/topics.js';
 
 interface Line {
   pos: bigint;
@@ -32,7 +33,7 @@ export class RuntimeLog {
     private readonly store: Store,
     private readonly apps: AppsService,
     private readonly database: Database,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
     private readonly settings: Settings,
   ) {}
 

@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { RegionInfo } from '@nebo/contracts';
-import { Peers, referenceNotFound, unavailable } from '@nebo/service-kit';
-import { idOrNull } from './ids.js';
+import { idOrNull, Peers, referenceNotFound, unavailable } from '@nebo/service-kit';
 
 /** Regions rarely change: what compute said is kept for so long, milliseconds. */
 const keepMs = 10_000;

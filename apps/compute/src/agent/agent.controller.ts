@@ -1,9 +1,8 @@
 import { Body, Controller, Get, HttpCode, Post, Query, Res } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { AgentIdentity, WantedAnswer } from '@nebo/contracts';
-import { CallingAgent } from '@nebo/service-kit';
+import { CallingAgent, clientGone } from '@nebo/service-kit';
 import type { FastifyReply } from 'fastify';
-import { clientGone } from '../shared/waiting.js';
 import { parseObserved } from './messages.js';
 import { ObservedService } from './observed.service.js';
 import { WantedService } from './wanted.service.js';

@@ -1,6 +1,5 @@
 import type { MachineFacts, MachineState } from '@nebo/contracts';
-import { validationError } from '@nebo/service-kit';
-import { idOrNull } from '../shared/ids.js';
+import { idOrNull, validationError } from '@nebo/service-kit';
 
 /** What an agent saw of a machine, checked. */
 export interface ObservedMachine {

@@ -1,8 +1,8 @@
+import { Epochs } from '@nebo/service-kit';
 import { Injectable } from '@nestjs/common';
 import type { AgentIdentity } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { Epochs } from './epoch.js';
 import type { ObservedMachine } from './messages.js';
 
 /**

@@ -1,11 +1,9 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { AgentIdentity, MachineSpec, Wanted, WantedAnswer } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
-import { RUNTIME, type Runtime } from '@nebo/service-kit';
-import { Changes } from '../shared/changes.js';
-import { cursorOf, type Feed, numberAfter } from '../shared/feed.js';
+import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { userDataContext } from '../vms/vm-orders.service.js';
-import { Epochs } from './epoch.js';
+import type { Topic } from '../shared/topics.js';
 
 interface Row {
   id: string;
@@ -33,7 +31,7 @@ interface Row {
 export class WantedService {
   constructor(
     private readonly database: Database,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
     private readonly epochs: Epochs,
     @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'masterKey'>,
   ) {}

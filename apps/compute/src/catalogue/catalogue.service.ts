@@ -13,9 +13,8 @@ import {
   type V1VMPlan,
 } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
-import { conflict, referenceNotFound, unavailable } from '@nebo/service-kit';
+import { conflict, idOrNull, referenceNotFound, unavailable } from '@nebo/service-kit';
 import { RegionsService } from '../regions/regions.service.js';
-import { idOrNull } from '../shared/ids.js';
 import { Prices } from './prices.js';
 
 /** A size of machines. */

@@ -2,8 +2,7 @@ import { Controller, Get, Param } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Owner, ProjectUsage } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
-import { notFound } from '@nebo/service-kit';
-import { pathId } from '../shared/ids.js';
+import { notFound, pathId } from '@nebo/service-kit';
 import { VmOrdersService } from '../vms/vm-orders.service.js';
 
 /** What other services ask of this one (libs/contracts/src/internal/{owners,usage}.ts). */

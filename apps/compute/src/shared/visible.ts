@@ -1,5 +1,5 @@
+import { idOrNull } from '@nebo/service-kit';
 import { type KeyIdentity, toFilter } from '@nebo/contracts';
-import { idOrNull } from './ids.js';
 
 /** Which rows a key may see, as values for SQL; null as a list means "all". */
 export interface Visible {

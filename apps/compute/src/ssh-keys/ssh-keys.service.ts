@@ -15,13 +15,14 @@ import {
   fieldError,
   forbidden,
   type IdempotentRequest,
+  idOrNull,
   notFound,
   once,
   type OnceAnswer,
+  pathId,
   referenceNotFound,
 } from '@nebo/service-kit';
 import { sayAct } from '../events.js';
-import { idOrNull, pathId } from '../shared/ids.js';
 import { visible } from '../shared/visible.js';
 import { parsePublicKey, type PublicKey } from './public-key.js';
 

@@ -6,8 +6,7 @@ import {
   V1VMRenewalQuote,
   VMStartRequest,
 } from '@nebo/contracts';
-import { Caller, Idempotent, type IdempotentRequest } from '@nebo/service-kit';
-import { OptionalBody } from '../shared/optional-body.js';
+import { Caller, Idempotent, type IdempotentRequest, OptionalBody } from '@nebo/service-kit';
 import { VmsService } from './vms.service.js';
 
 const paths = (tail: string) => [`projects/:project_id/vms/:vm_id/${tail}`, `vms/:vm_id/${tail}`];

@@ -18,8 +18,10 @@ import {
   fieldError,
   forbidden,
   type IdempotentRequest,
+  idOrNull,
   once,
   type OnceAnswer,
+  pathId,
   Peers,
   referenceNotFound,
   RUNTIME,
@@ -29,7 +31,6 @@ import { CatalogueService, type Image, type Plan } from '../catalogue/catalogue.
 import { Prices } from '../catalogue/prices.js';
 import { sayAct, says } from '../events.js';
 import { RegionsService } from '../regions/regions.service.js';
-import { idOrNull, pathId } from '../shared/ids.js';
 import { SshKeysService } from '../ssh-keys/ssh-keys.service.js';
 import { eventOf } from './vm.lifecycle.js';
 import { vmRecord } from './vm.mapper.js';

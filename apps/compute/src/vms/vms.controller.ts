@@ -11,14 +11,22 @@ import {
   V1VMUpdate,
   vmStatuses,
 } from '@nebo/contracts';
-import { Caller, Idempotent, type IdempotentRequest } from '@nebo/service-kit';
+import {
+  Caller,
+  Changes,
+  clientGone,
+  Idempotent,
+  type IdempotentRequest,
+  parseWait,
+  pathId,
+  waitQuery,
+  waitUntil,
+} from '@nebo/service-kit';
 import type { FastifyReply } from 'fastify';
-import { Changes } from '../shared/changes.js';
-import { pathId } from '../shared/ids.js';
-import { clientGone, parseWait, waitQuery, waitUntil } from '../shared/waiting.js';
 import { badVmStatuses } from './vm.mapper.js';
 import { VmOrdersService } from './vm-orders.service.js';
 import { VmsService } from './vms.service.js';
+import type { Topic } from '../shared/topics.js';
 
 class VmsQuery extends PageQuery {
   @StrField({ nullable: true, optional: true, description: 'Only this project' })
@@ -30,7 +38,7 @@ export class VmsController {
   constructor(
     private readonly vms: VmsService,
     private readonly orders: VmOrdersService,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
   ) {}
 
   @Get('projects/:project_id/vms')

@@ -13,9 +13,17 @@ import {
 } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { ApiError, conflict, fieldError, type IdempotentRequest, notFound, once } from '@nebo/service-kit';
+import {
+  ApiError,
+  conflict,
+  fieldError,
+  type IdempotentRequest,
+  idOrNull,
+  notFound,
+  once,
+  pathId,
+} from '@nebo/service-kit';
 import { sayAct } from '../events.js';
-import { idOrNull, pathId } from '../shared/ids.js';
 import { visible } from '../shared/visible.js';
 import { statusOf, vmRecord } from './vm.mapper.js';
 import { isExpired } from './period.lifecycle.js';

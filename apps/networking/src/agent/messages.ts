@@ -1,6 +1,5 @@
 import type { Observed, VpcState } from '@nebo/contracts';
-import { validationError } from '@nebo/service-kit';
-import { idOrNull } from '../shared/ids.js';
+import { idOrNull, validationError } from '@nebo/service-kit';
 
 const states: readonly unknown[] = ['active', 'error', 'gone'] satisfies VpcState[];
 const maxItems = 5_000;

@@ -1,10 +1,9 @@
+import { Changes, cursorOf, Epochs, type Feed, numberAfter } from '@nebo/service-kit';
 import { Injectable } from '@nestjs/common';
 import type { AgentIdentity, VpcSpec, Wanted, WantedAnswer } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
-import { Changes } from '../shared/changes.js';
-import { cursorOf, type Feed, numberAfter } from '../shared/feed.js';
 import { addressText, subnetOf } from '../vpcs/subnet.js';
-import { Epochs } from './epoch.js';
+import type { Topic } from '../shared/topics.js';
 
 interface WantedRow {
   id: string;
@@ -20,7 +19,7 @@ interface WantedRow {
 export class WantedService {
   constructor(
     private readonly database: Database,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
     private readonly epochs: Epochs,
   ) {}
 

@@ -13,9 +13,8 @@ import {
 } from '@nebo/contracts';
 import { start, wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { fieldError, type IdempotentRequest, notFound, once } from '@nebo/service-kit';
+import { fieldError, type IdempotentRequest, idOrNull, notFound, once, pathId } from '@nebo/service-kit';
 import { sayAct } from '../events.js';
-import { idOrNull, pathId } from '../shared/ids.js';
 import { Regions } from '../shared/regions.js';
 import { AddressMoney } from './address-money.js';
 import { AddressPool } from './pool.js';

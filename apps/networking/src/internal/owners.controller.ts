@@ -2,8 +2,7 @@ import { Controller, Get, Param } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { Owner } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
-import { notFound } from '@nebo/service-kit';
-import { pathId } from '../shared/ids.js';
+import { notFound, pathId } from '@nebo/service-kit';
 
 /** Whose a VPC or floating IP is (libs/contracts/src/internal/owners.ts). */
 @ApiExcludeController()

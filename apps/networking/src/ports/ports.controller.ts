@@ -10,9 +10,8 @@ import {
   StrField,
   StringsField,
 } from '@nebo/contracts';
-import { CallingService, forbidden, validationError } from '@nebo/service-kit';
+import { CallingService, forbidden, idOrNull, validationError } from '@nebo/service-kit';
 import type { ServiceIdentity } from '@nebo/contracts';
-import { idOrNull } from '../shared/ids.js';
 import { PortsService } from './ports.service.js';
 
 class ClaimBody {

@@ -9,10 +9,9 @@ import {
   type V1ReservedIpCreate,
 } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
-import { fieldError, type IdempotentRequest, notFound, once } from '@nebo/service-kit';
+import { fieldError, type IdempotentRequest, notFound, once, pathId } from '@nebo/service-kit';
 import { sayAct } from '../events.js';
 import { canonicalMac, insertPort, portColumns, type PortRow } from '../ports/port.rows.js';
-import { pathId } from '../shared/ids.js';
 import { VpcsService } from '../vpcs/vpcs.service.js';
 
 /** Addresses of a VPC that are bound to a MAC: ports that the account itself keeps. */

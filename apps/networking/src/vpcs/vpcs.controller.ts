@@ -11,12 +11,20 @@ import {
   V1VpcUpdate,
   vpcStatuses,
 } from '@nebo/contracts';
-import { Caller, Idempotent, type IdempotentRequest } from '@nebo/service-kit';
+import {
+  Caller,
+  Changes,
+  clientGone,
+  Idempotent,
+  type IdempotentRequest,
+  parseWait,
+  pathId,
+  waitQuery,
+  waitUntil,
+} from '@nebo/service-kit';
 import type { FastifyReply } from 'fastify';
-import { Changes } from '../shared/changes.js';
-import { pathId } from '../shared/ids.js';
-import { clientGone, parseWait, waitQuery, waitUntil } from '../shared/waiting.js';
 import { VpcsService } from './vpcs.service.js';
+import type { Topic } from '../shared/topics.js';
 
 const tag = 'networking';
 
@@ -30,7 +38,7 @@ class VpcsQuery extends PageQuery {
 export class VpcsController {
   constructor(
     private readonly vpcs: VpcsService,
-    private readonly changes: Changes,
+    private readonly changes: Changes<Topic>,
   ) {}
 
   @Get('vpcs')

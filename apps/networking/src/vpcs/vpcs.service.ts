@@ -11,9 +11,16 @@ import {
 } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { conflict, fieldError, type IdempotentRequest, notFound, once } from '@nebo/service-kit';
+import {
+  conflict,
+  fieldError,
+  type IdempotentRequest,
+  idOrNull,
+  notFound,
+  once,
+  pathId,
+} from '@nebo/service-kit';
 import { sayAct } from '../events.js';
-import { idOrNull, pathId } from '../shared/ids.js';
 import { Regions } from '../shared/regions.js';
 import { requireSubnet } from './subnet.js';
 import { type VpcRow, vpcColumns, vpcRecord } from './vpc.mapper.js';

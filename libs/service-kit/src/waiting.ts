@@ -1,7 +1,7 @@
 import type { OperationSpec } from '@nebo/contracts';
-import { validationError } from '@nebo/service-kit';
 import type { FastifyReply } from 'fastify';
-import type { Changes, Topic } from './changes.js';
+import type { Changes } from './changes.js';
+import { validationError } from './errors.js';
 
 /** `wait=<state>&timeout=<1..60>` of a GET (contract README). */
 export interface Wait {
@@ -47,9 +47,9 @@ export function parseWait(state: unknown, timeout: unknown, words: readonly stri
 }
 
 /** Looks again at each change until `done` holds, the time is over or the client is gone; answers what was seen last. */
-export async function waitUntil<T>(
-  changes: Changes,
-  topic: Topic,
+export async function waitUntil<T, Topic extends string>(
+  changes: Changes<Topic>,
+  topic: NoInfer<Topic>,
   ms: number,
   gone: AbortSignal,
   look: () => Promise<T>,

@@ -1,5 +1,5 @@
 import { Injectable, type PipeTransform } from '@nestjs/common';
-import { ContractPipe } from '@nebo/service-kit';
+import { ContractPipe } from './validation.js';
 
 /**
  * A body that may be absent or null and then counts as `{}` (clients send all three forms). The parameter's own type must

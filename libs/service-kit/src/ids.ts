@@ -1,4 +1,4 @@
-import { notFound } from '@nebo/service-kit';
+import { notFound } from './errors.js';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 

@@ -3,9 +3,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@nebo/persistence';
 
-/** What can be waited for; the payload of the database's notifications. */
-export type Topic = `wanted:${string}` | `vm:${string}`;
-
 /**
  * Somebody's ear for some topics. Made before the first look at the data, it cannot miss what changes after that look.
  */
@@ -19,7 +16,7 @@ export class Ear {
 
   constructor(
     private readonly bell: EventEmitter,
-    private readonly topics: readonly Topic[],
+    private readonly topics: readonly string[],
   ) {
     for (const topic of topics) bell.on(topic, this.listener);
   }
@@ -47,9 +44,12 @@ export class Ear {
   }
 }
 
-/** Hands the database's notifications (`compute_changed`) to those who wait in this process: one connection for all. */
+/**
+ * Hands the database's notifications (`<schema>_changed`) to those who wait in this process: one connection for all.
+ * `Topic`: what can be waited for in the service; the payloads of its notifications.
+ */
 @Injectable()
-export class Changes implements OnApplicationBootstrap, OnModuleDestroy {
+export class Changes<Topic extends string = string> implements OnApplicationBootstrap, OnModuleDestroy {
   private readonly bell = new EventEmitter().setMaxListeners(0);
   private readonly closing = new AbortController();
   private unlisten: (() => Promise<void>) | undefined;

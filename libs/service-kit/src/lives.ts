@@ -1,14 +1,12 @@
-import { Inject, Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
-import { countStates, LifecycleWorker, type StepInfo } from '@nebo/lifecycle';
+import type { FactoryProvider, OnApplicationBootstrap, OnModuleDestroy, Type } from '@nestjs/common';
+import { countStates, type Lifecycle, LifecycleWorker, type StepInfo } from '@nebo/lifecycle';
 import { Database } from '@nebo/persistence';
-import { HealthRegistry, METRICS, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { type Metrics, withSpan } from '@nebo/telemetry';
-import { BuildLifecycle } from '../builds/build.lifecycle.js';
-import { RolloutLifecycle } from '../rollouts/rollout.lifecycle.js';
-import { SpanLifecycle } from '../rollouts/span.lifecycle.js';
+import { HealthRegistry } from './health.js';
+import { SERVICE_NAME } from './peers.js';
+import { METRICS, RUNTIME, type Runtime } from './runtime.js';
 
-/** Takes the steps of all that lives here, with the application. */
-@Injectable()
+/** Takes the steps of all that lives in a service, with its application. */
 export class Lives implements OnApplicationBootstrap, OnModuleDestroy {
   private worker: LifecycleWorker | undefined;
   private trouble: string | null = null;
@@ -16,14 +14,23 @@ export class Lives implements OnApplicationBootstrap, OnModuleDestroy {
   private readonly shown = new Map<string, { kind: string; state: string }>();
   private endRefresh: (() => void) | undefined;
 
-  constructor(
+  /** The provider for a service with these lifecycles, which its module provides. */
+  static of(...lifecycles: Type<Lifecycle<unknown>>[]): FactoryProvider<Lives> {
+    return {
+      provide: Lives,
+      useFactory: (database, runtime, metrics, health, service, ...all: Lifecycle<unknown>[]) =>
+        new Lives(database, all, runtime, metrics, health, service),
+      inject: [Database, RUNTIME, METRICS, HealthRegistry, SERVICE_NAME, ...lifecycles],
+    };
+  }
+
+  private constructor(
     private readonly database: Database,
-    private readonly builds: BuildLifecycle,
-    private readonly rollouts: RolloutLifecycle,
-    private readonly spans: SpanLifecycle,
-    @Inject(RUNTIME) private readonly runtime: Runtime,
-    @Inject(METRICS) private readonly metrics: Metrics,
+    private readonly lifecycles: readonly Lifecycle<unknown>[],
+    private readonly runtime: Pick<Runtime, 'log' | 'figures'>,
+    private readonly metrics: Metrics,
     health: HealthRegistry,
+    private readonly service: string,
   ) {
     health.add('lifecycles', () => ({
       ok: this.worker !== undefined,
@@ -35,7 +42,7 @@ export class Lives implements OnApplicationBootstrap, OnModuleDestroy {
   async onApplicationBootstrap(): Promise<void> {
     const { log } = this.runtime;
     // Made here, not before: the contract is generated from services that never connect.
-    this.worker = new LifecycleWorker(this.database, [this.builds, this.rollouts, this.spans], {
+    this.worker = new LifecycleWorker(this.database, this.lifecycles, {
       observer: {
         around: (step, run) =>
           withSpan(`step ${step.kind}.${step.state}`, () => ({ 'nebo.id': step.id }), run),
@@ -49,7 +56,7 @@ export class Lives implements OnApplicationBootstrap, OnModuleDestroy {
         trouble: (err) => {
           this.trouble = err.message;
           this.metrics.failure('lifecycles');
-          log.warn({ err }, 'lifecycles of apps-builder');
+          log.warn({ err }, `lifecycles of ${this.service}`);
         },
       },
     });

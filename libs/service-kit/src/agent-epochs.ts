@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { AgentIdentity } from '@nebo/contracts';
 import type { Sql } from '@nebo/persistence';
-import { conflict } from '@nebo/service-kit';
+import { conflict } from './errors.js';
 
 /** Which agent holds a region: the one with the highest epoch that was ever seen here. */
 @Injectable()

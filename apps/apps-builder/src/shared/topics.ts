@@ -1,0 +1,2 @@
+/** What can be waited for here; the payloads of the database's notifications. */
+export type Topic = `wanted:${string}` | 'routes' | `app:${string}` | `log:${string}` | `runtime:${string}`;
