@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { serviceNames } from '@nebo/service-kit';
+import { portSettingOf, serviceNames } from '@nebo/service-kit';
 import {
   configFile,
   everything,
@@ -16,6 +16,11 @@ import { type Container, containersOf, matches, workloadsOf } from './support/po
 const read = (path: string) => readFileSync(fileURLToPath(new URL(path, import.meta.url)), 'utf8');
 const inference = configFile(read('../config/inference.example.yaml'));
 const prices = configFile(read('../config/prices.yaml'));
+
+const nameServerPorts = [
+  { name: 'dns-udp', containerPort: 5354, protocol: 'UDP' },
+  { name: 'dns-tcp', containerPort: 5354, protocol: 'TCP' },
+];
 
 /** Every form of the chart that differs in its objects. */
 const forms: [string, object][] = [
@@ -237,7 +242,7 @@ withHelm('the chart', () => {
         ...Object.fromEntries(
           serviceNames.map((name) => [
             name,
-            [...shared, 'DATABASE_URL', `NEBO_${name.toUpperCase().replaceAll('-', '_')}_PORT`],
+            [...shared, 'DATABASE_URL', portSettingOf(name), ...(name === 'dns' ? ['NEBO_DNS_PORT'] : [])],
           ]),
         ),
       };
@@ -253,13 +258,31 @@ withHelm('the chart', () => {
       }
     });
 
+    it('gives the name server to resolvers over UDP and TCP, and nothing else of the service', () => {
+      const ports = containersOf(manifests).find(({ name }) => name === 'dns')!.ports;
+      expect(ports).toEqual(expect.arrayContaining(nameServerPorts));
+      const service = manifests.find(
+        ({ kind, metadata }) => kind === 'Service' && metadata.name.endsWith('-nameserver'),
+      )!;
+      expect(service.spec).toMatchObject({
+        selector: { 'app.kubernetes.io/component': 'dns' },
+        ports: [
+          { port: 53, targetPort: 'dns-udp', protocol: 'UDP' },
+          { port: 53, targetPort: 'dns-tcp', protocol: 'TCP' },
+        ],
+      });
+    });
+
     it('lets services find each other: the port that one listens on is the port that the others call', () => {
       const containers = containersOf(manifests);
       for (const [index, service] of serviceNames.entries()) {
         const variable = `NEBO_${service.toUpperCase().replaceAll('-', '_')}`;
         const container = containers.find(({ name }) => name === service)!;
-        expect(container.env).toContainEqual({ name: `${variable}_PORT`, value: `${4100 + index}` });
-        expect(container.ports).toEqual([{ name: 'http', containerPort: 4100 + index }]);
+        expect(container.env).toContainEqual({ name: portSettingOf(service), value: `${4100 + index}` });
+        expect(container.ports).toEqual([
+          { name: 'http', containerPort: 4100 + index },
+          ...(service === 'dns' ? nameServerPorts : []),
+        ]);
         for (const { env } of containers) {
           const url = env.find(({ name }) => name === `${variable}_URL`)?.value;
           if (url === undefined) continue;

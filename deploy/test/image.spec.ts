@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { portSettingOf } from '@nebo/service-kit';
 import { freePort, startPostgres, waitFor } from '@nebo/test-kit';
 
 const run = promisify(execFile);
@@ -210,7 +211,7 @@ describe('the folder of the image', () => {
       writeFileSync(key, `${'ab'.repeat(32)}\n`, { mode: 0o444 });
       const ports = Object.fromEntries(
         await Promise.all(
-          [...services, 'api', 'ai', 'edge', 'edgeTls'].map(
+          [...services, 'api', 'ai', 'edge', 'edgeTls', 'nameserver'].map(
             async (name) => [name, await freePort()] as const,
           ),
         ),
@@ -238,7 +239,8 @@ describe('the folder of the image', () => {
           DATABASE_URL: job ? bare.toString() : postgres.url,
           NEBO_MIGRATE: job ? 'off' : 'on',
           NEBO_BLOB_FOLDER: join(home, 'blobs'),
-          [`${variable(name)}_PORT`]: String(ports[name]),
+          [portSettingOf(name)]: String(ports[name]),
+          NEBO_DNS_PORT: String(ports['nameserver']),
         }),
       );
       const gateway = start('api-gateway/dist/main.js', {

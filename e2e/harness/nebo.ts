@@ -13,6 +13,7 @@ export interface Credentials {
   ai_url: string;
   edge_url: string;
   edge_tls_url: string;
+  dns_address: string;
   accounts: {
     name: string;
     account_id: string;
@@ -37,13 +38,14 @@ export class Nebo {
   /** Starts on empty data and waits until it is ready. */
   static async start(env: Record<string, string> = {}): Promise<Nebo> {
     const home = mkdtempSync(join(tmpdir(), 'nebo-e2e-'));
-    const [api, ai, edge, tls] = await freePorts(4);
+    const [api, ai, edge, tls, dns] = await freePorts(5);
     const nebo = new Nebo(home, {
       NEBO_HOME: home,
       NEBO_API_PORT: `${api}`,
       NEBO_AI_PORT: `${ai}`,
       NEBO_EDGE_PORT: `${edge}`,
       NEBO_EDGE_TLS_PORT: `${tls}`,
+      NEBO_DNS_PORT: `${dns}`,
       ...env,
     });
     await nebo.up();

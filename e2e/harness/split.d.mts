@@ -5,6 +5,7 @@ export interface Split {
   baseUrl: string;
   aiUrl: string;
   edgeUrl: string;
+  dnsAddress: string;
   key: string;
   inferenceKey: string;
   pids: number[];

@@ -124,6 +124,7 @@ export async function startSplit({ verbose = false, env: more = {} } = {}) {
       ai: await freePort(),
       edge: await freePort(),
       edgeTls: await freePort(),
+      dns: await freePort(),
     };
     const env = {
       NEBO_HOME: home,
@@ -134,13 +135,15 @@ export async function startSplit({ verbose = false, env: more = {} } = {}) {
       NEBO_AI_PORT: `${ports.ai}`,
       NEBO_EDGE_PORT: `${ports.edge}`,
       NEBO_EDGE_TLS_PORT: `${ports.edgeTls}`,
+      NEBO_DNS_PORT: `${ports.dns}`,
       NEBO_RATE_LIMIT: '0',
       ...more,
     };
     for (const service of services) {
       const port = await freePort();
       const name = service.toUpperCase().replaceAll('-', '_');
-      env[`NEBO_${name}_PORT`] = `${port}`;
+      // NEBO_DNS_PORT is the name server's.
+      env[service === 'dns' ? 'NEBO_DNS_HTTP_PORT' : `NEBO_${name}_PORT`] = `${port}`;
       env[`NEBO_${name}_URL`] = `http://127.0.0.1:${port}`;
     }
     const main = (service, extra = {}) =>
@@ -179,6 +182,7 @@ export async function startSplit({ verbose = false, env: more = {} } = {}) {
       baseUrl: `http://127.0.0.1:${ports.api}/v1`,
       aiUrl: `http://127.0.0.1:${ports.ai}`,
       edgeUrl: `http://127.0.0.1:${ports.edge}`,
+      dnsAddress: `127.0.0.1:${ports.dns}`,
       key: key.key,
       inferenceKey: inferenceKey.key,
       credentials: {

@@ -49,6 +49,7 @@ describe('starting and stopping', () => {
         NEBO_AI_PORT: '0',
         NEBO_EDGE_PORT: '0',
         NEBO_EDGE_TLS_PORT: '0',
+        NEBO_DNS_PORT: '0',
       });
       expect(sameHome.stderr).toMatch(/is in use by process \d+/);
     } finally {

@@ -179,7 +179,6 @@ describe('the main job', () => {
       await api.post(`/projects/${project}/apps`, {
         name: `git-${randomUUID().slice(0, 8)}`,
         source_type: 'git',
-        repo_full_name: 'a/b',
       })
     ).body;
     if (git.id) expect([409, 422]).toContain((await upload(git.id, await archiveOf('static-site'))).status);

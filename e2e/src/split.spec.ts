@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import OpenAI from 'openai';
 import { packFolder } from '@nebo/archive';
+import { GitHostPart } from '@nebo/test-kit';
 import { findNatsServer, type Split, startSplit } from '../harness/split.mjs';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { root, until } from '../harness/nebo.js';
@@ -13,12 +14,17 @@ const missing = findNatsServer() === null;
 (missing ? describe.skip : describe)('split form (skipped without nats-server)', () => {
   let split: Split;
   let api: Api;
+  let host: GitHostPart;
 
   beforeAll(async () => {
-    split = await startSplit();
+    host = await GitHostPart.start();
+    split = await startSplit({ env: { NEBO_SAFE_NET_ALLOW: host.address } });
     api = new Api(split.baseUrl, split.key, new ContractCheck(readContract('v1')));
   }, 120_000);
-  afterAll(() => split?.stop());
+  afterAll(async () => {
+    await split?.stop();
+    await host?.stop();
+  });
 
   it('a folder becomes a page, a chat is paid, a revoked key stops at every gateway', async () => {
     const project = split.credentials.accounts[0]!.project_id;
@@ -70,6 +76,30 @@ const missing = findNatsServer() === null;
     await split.admin('key', 'revoke', '--key', extra.id);
     await until(async () => (await api.as(extra.key).get('/account')).status === 401, 1_000);
   });
+
+  it('a push to a git host becomes a live build, its delivery signed at the door of another process', async () => {
+    await host.createRepository('ann/site');
+    await host.push('ann/site', { files: { 'index.html': 'one' } });
+    const { body: connection } = await api.post('/git/connections', {
+      provider: 'gitea',
+      base_url: host.url,
+      token: host.token,
+    });
+    const { body: app } = await api.post(`/projects/${split.credentials.accounts[0]!.project_id}/apps`, {
+      name: 'split-git',
+      git_provider: 'gitea',
+      git_connection_id: connection.id,
+      repo_full_name: 'ann/site',
+    });
+    await until(() => host.repository('ann/site').hooks.length === 1);
+    const commit = await host.push('ann/site', { files: { 'index.html': 'two' } });
+    expect(host.deliveries.at(-1)).toMatchObject({ status: 202 });
+    await until(
+      async () => (await api.get(`/apps/${app.id}/builds`)).body.data[0]?.deploy_state === 'live',
+      60_000,
+    );
+    await until(() => host.statuses('ann/site', commit).some(({ state }) => state === 'success'));
+  }, 90_000);
 
   it('a service that is away is 503 as JSON, and the rest goes on', async () => {
     split.parts['apps-builder']!.child.kill('SIGKILL');

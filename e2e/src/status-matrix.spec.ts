@@ -11,7 +11,7 @@ const pathWith = (operation: Operation, ids: Record<string, string>) =>
   operation.path.replace(/\{(\w+)\}/g, (_all, name: string) => ids[name] ?? randomUUID());
 /** Of a key that nobody has. */
 const publicKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA matrix';
-const bodies: Record<string, unknown> = { POST: {}, PATCH: {} };
+const bodies: Record<string, unknown> = { POST: {}, PATCH: {}, PUT: {} };
 
 /** The refusals that every operation owes, generated from the contract: none can be forgotten. */
 describe('refusals of every operation', () => {
@@ -51,6 +51,10 @@ describe('refusals of every operation', () => {
         default_user: 'me',
       })
     ).body;
+    const zone = (await owner.post('/dns/zones', { name: 'matrix.example' })).body;
+    const value = { name: 'a', type: 'A', content: '192.0.2.1' };
+    const record = (await owner.post(`/dns/zones/${zone.id}/dns_records`, value)).body;
+    const [set] = (await owner.get(`/dns/zones/${zone.id}/rrsets`)).body.data;
     ids = {
       project_id: demo!.project_id,
       app_id: app.id,
@@ -58,6 +62,9 @@ describe('refusals of every operation', () => {
       fip_id: fip.id,
       vm_id: vm.id,
       key_id: key.id,
+      zone_id: zone.id,
+      record_id: record.id,
+      rrset_id: set.id,
     };
   });
   afterAll(() => nebo?.dispose());
@@ -101,7 +108,10 @@ describe('refusals of every operation', () => {
             },
           });
       }
-      const undeclared = await owner.call('PUT', pathWith(operation, ids), { body: {} });
+      const method = ['PUT', 'POST'].find(
+        (name) => !operations.some((other) => other.path === operation.path && other.method === name),
+      )!;
+      const undeclared = await owner.call(method, pathWith(operation, ids), { body: {} });
       expect(undeclared).toMatchObject({ status: 405, body: { error: { code: 'method_not_allowed' } } });
       expect(undeclared.headers.get('allow')).toContain(operation.method);
     },

@@ -9,7 +9,13 @@ try {
   const { accounts } = split.credentials;
   console.log(
     JSON.stringify(
-      { base_url: split.baseUrl, ai_url: split.aiUrl, edge_url: split.edgeUrl, accounts },
+      {
+        base_url: split.baseUrl,
+        ai_url: split.aiUrl,
+        edge_url: split.edgeUrl,
+        dns_address: split.dnsAddress,
+        accounts,
+      },
       null,
       2,
     ),

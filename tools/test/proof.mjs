@@ -65,6 +65,17 @@ const proofs = {
     shown: (n) =>
       `${n} times kill -9 of writer, relay and consumer, on the embedded bus and on NATS: 0 events lost, doubled or invented`,
   },
+  dns: {
+    project: 'apps/dns',
+    specs: [
+      'src/drivers/builtin/knot.spec.ts',
+      'src/drivers/builtin/mutated.spec.ts',
+      'src/publisher/publisher.spec.ts',
+    ],
+    size: 10_000,
+    shown: (n) =>
+      `the name server answers as knot does over ${n} random zones, 40 questions each, UDP and TCP, any size; ${100 * n} mutated packets get a correct answer or none; 32 writers on one zone make no duplicate and lose no change, its serial grows by one for each`,
+  },
   attack: {
     project: 'e2e',
     specs: ['src/attack.spec.ts', 'src/attack-races.spec.ts'],

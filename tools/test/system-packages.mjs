@@ -16,6 +16,9 @@ const wanted = [
   { package: 'bubblewrap', file: ['/usr/bin/bwrap'], for: 'sandboxed builds and replicas' },
   { package: 'iproute2', file: ['/usr/sbin/ip', '/sbin/ip', '/usr/bin/ip'], for: 'networks of replicas' },
   { package: 'nftables', file: ['/usr/sbin/nft'], for: 'firewalls of replicas and VPCs' },
+  { package: 'knot', file: ['/usr/sbin/knotd'], for: 'answers of the name server compared with knot' },
+  { package: 'bind9-dnsutils', file: ['/usr/bin/dig'], for: 'the name server asked by dig' },
+  { package: 'git', file: ['/usr/lib/git-core/git-http-backend'], for: 'apps from git repositories' },
   { package: 'dnsmasq-base', file: ['/usr/sbin/dnsmasq'], for: 'VPCs with real packets' },
 ];
 const missing = wanted.filter(({ file }) => !file.some((path) => existsSync(path)));

@@ -1,7 +1,7 @@
 import type { Peers } from '@nebo/service-kit';
 import { type Credentials, type DemoAccount, readCredentials, writeCredentials } from './credentials.js';
 
-type Addresses = Pick<Credentials, 'base_url' | 'ai_url' | 'edge_url' | 'edge_tls_url'>;
+type Addresses = Pick<Credentials, 'base_url' | 'ai_url' | 'edge_url' | 'edge_tls_url' | 'dns_address'>;
 
 const billing = <T>(peers: Peers, path: string, body: object): Promise<T> =>
   peers.call<T>('identity-billing', `/internal/v1/operator/${path}`, {
@@ -17,7 +17,7 @@ const billing = <T>(peers: Peers, path: string, body: object): Promise<T> =>
 export async function ensureDemo(home: string, peers: Peers, addresses: Addresses): Promise<Credentials> {
   const known = readCredentials(home);
   const accounts = known?.accounts.length ? known.accounts : [await createDemo(peers)];
-  const credentials: Credentials = { panel_url: null, dns_address: null, ...addresses, accounts };
+  const credentials: Credentials = { panel_url: null, ...addresses, accounts };
   writeCredentials(home, credentials);
   return credentials;
 }

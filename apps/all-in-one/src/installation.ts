@@ -1,6 +1,7 @@
 import { createServer } from 'node:net';
 import { mkdirSync } from 'node:fs';
 import { committedContracts, createGateway } from '@nebo/api-gateway';
+import { Publisher } from '@nebo/dns';
 import { createEdge, edgeSettings, targetRouteSource } from '@nebo/edge';
 import type { PartHealth } from '@nebo/service-kit';
 import {
@@ -47,6 +48,7 @@ const ports = [
   ['NEBO_AI_PORT', 4001],
   ['NEBO_EDGE_PORT', 8080],
   ['NEBO_EDGE_TLS_PORT', 8443],
+  ['NEBO_DNS_PORT', 5354],
 ] as const;
 
 /**
@@ -78,8 +80,8 @@ export async function startInstallation({
     onStep('migrating');
     await migrateServices(adminUrl, masterKey, services);
     onStep('starting services');
-    await bootAll(runtime, stops);
-    return { ...(await openDoors(runtime, stops, onStep)), stop };
+    const running = await bootAll(runtime, stops);
+    return { ...(await openDoors(runtime, running, stops, onStep)), stop };
   } catch (error) {
     await stop();
     throw error;
@@ -118,7 +120,7 @@ async function database(
   return postgres.url;
 }
 
-async function bootAll(runtime: Runtime, stops: Stop[]): Promise<void> {
+async function bootAll(runtime: Runtime, stops: Stop[]): Promise<Map<string, RunningService>> {
   const running = new Map<string, RunningService>();
   for (const { name } of services) runtime.targets.set(name, new LocalTarget(() => running.get(name)!));
   for (const definition of services) {
@@ -126,10 +128,12 @@ async function bootAll(runtime: Runtime, stops: Stop[]): Promise<void> {
     running.set(definition.name, service);
     stops.push(() => service.close());
   }
+  return running;
 }
 
 async function openDoors(
   runtime: Runtime,
+  running: ReadonlyMap<string, RunningService>,
   stops: Stop[],
   onStep: (text: string) => void,
 ): Promise<Omit<Installation, 'stop'>> {
@@ -175,6 +179,7 @@ async function openDoors(
     ai_url: `http://127.0.0.1:${aiPort}`,
     edge_url: `http://127.0.0.1:${port}`,
     edge_tls_url: `https://127.0.0.1:${tlsPort}`,
+    dns_address: `127.0.0.1:${running.get('dns')!.app.get(Publisher).port}`,
   });
   ready('demo account');
   return { credentials, notes: [...agent.notes, ...modelNotes(config)] };

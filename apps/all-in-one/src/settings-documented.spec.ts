@@ -1,16 +1,14 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { serviceNames, urlSettingOf } from '@nebo/service-kit';
+import { portSettingOf, serviceNames, urlSettingOf } from '@nebo/service-kit';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 
 /** What looks like a setting and is none: marks that the agent puts into the environment of what it starts. */
 const marks = new Set(['NEBO_RUN', 'NEBO_GROUPS']);
 /** One line of the guide stands for these. */
-const perService = new Set(
-  serviceNames.flatMap((name) => [urlSettingOf(name), urlSettingOf(name).replace(/_URL$/, '_PORT')]),
-);
+const perService = new Set(serviceNames.flatMap((name) => [urlSettingOf(name), portSettingOf(name)]));
 
 describe('the operating guide', () => {
   it('names every setting that the code reads', () => {

@@ -10,6 +10,7 @@ export function summary({ credentials, notes }: Installation, home: string, seco
     `  Control API    ${credentials.base_url}        documentation: ${credentials.base_url.replace(/\/v1$/, '/docs')}`,
     `  Inference API  ${credentials.ai_url}`,
     `  Apps           ${credentials.edge_url}  and  ${credentials.edge_tls_url}  (*.apps.localhost)`,
+    `  Name server    ${credentials.dns_address}  (UDP and TCP)`,
     '',
     `  Account "${demo?.name}"   project ${demo?.project_id}`,
     `  API key        ${demo?.api_key}`,

@@ -17,6 +17,7 @@ import { type DocumentedContract } from './docs/docs-page.js';
 import { OwnAnswers } from './docs/own-answers.js';
 import { AiDoor } from './door/ai-door.js';
 import { ControlDoor } from './door/control-door.js';
+import { HookDoor } from './door/hook-door.js';
 import { Cors } from './door/cors.js';
 import { guard, type GuardOptions } from './door/head.js';
 import { KeyCache } from './keys/key-cache.js';
@@ -97,6 +98,7 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
     limiter: limiterFor('NEBO_RATE_LIMIT', '1200/60'),
     targets,
     agents: new AgentDoor(peers, targets, signer),
+    hooks: new HookDoor(targets, signer),
     operator: new OperatorDoor(masterKey, targets, signer),
     cors: new Cors(config.list('NEBO_CORS_ORIGINS')),
     isControlKey: form.matches,

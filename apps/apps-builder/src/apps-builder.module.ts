@@ -11,9 +11,16 @@ import { BuildsController } from './builds/builds.controller.js';
 import { BuildsService } from './builds/builds.service.js';
 import { DeployStatus } from './builds/deploy-status.js';
 import { UploadsService } from './builds/uploads.service.js';
+import { DeliveriesController } from './deliveries/deliveries.controller.js';
+import { DeliveriesService } from './deliveries/deliveries.service.js';
+import { HooksController } from './deliveries/hooks.controller.js';
 import { DomainsController } from './domains/domains.controller.js';
 import { EnvController } from './env/env.controller.js';
 import { EnvService } from './env/env.service.js';
+import { ConnectionsController } from './git/connections.controller.js';
+import { ConnectionsService } from './git/connections.service.js';
+import { GitHosts } from './git/git-hosts.js';
+import { GitReach } from './git/git-reach.js';
 import { InternalController } from './internal/internal.controller.js';
 import { RoutesService } from './internal/routes.service.js';
 import { ReplicaMoney } from './rollouts/money.js';
@@ -26,10 +33,14 @@ import { Housekeeping } from './shared/housekeeping.js';
 import { Store } from './shared/prisma.js';
 import { Regions } from './shared/regions.js';
 import { Settings } from './shared/settings.js';
+import { CommitStatusLifecycle } from './sources/commit-status.lifecycle.js';
+import { HookLifecycle } from './sources/hook.lifecycle.js';
+import { PushLifecycle } from './sources/push.lifecycle.js';
+import { SourcesService } from './sources/sources.service.js';
 
 /**
- * Apps from a folder to what answers at the edge: uploads, builds, revisions, replicas, routes, variables, logs. Git,
- * images, custom domains, jobs and scale to zero come with their issues.
+ * Apps from a folder or a git repository to what answers at the edge: sources, builds, revisions, replicas, routes,
+ * variables, logs.
  */
 @Module({
   controllers: [
@@ -38,8 +49,11 @@ import { Settings } from './shared/settings.js';
     EnvController,
     DomainsController,
     RuntimeLogController,
+    ConnectionsController,
+    DeliveriesController,
     AgentController,
     InternalController,
+    HooksController,
   ],
   providers: [
     Settings,
@@ -58,11 +72,26 @@ import { Settings } from './shared/settings.js';
     WantedService,
     ObservedService,
     RoutesService,
+    GitHosts,
+    GitReach,
+    ConnectionsService,
+    SourcesService,
+    DeliveriesService,
     ReplicaMoney,
     BuildLifecycle,
     RolloutLifecycle,
     SpanLifecycle,
-    Lives.of(BuildLifecycle, RolloutLifecycle, SpanLifecycle),
+    HookLifecycle,
+    PushLifecycle,
+    CommitStatusLifecycle,
+    Lives.of(
+      BuildLifecycle,
+      RolloutLifecycle,
+      SpanLifecycle,
+      HookLifecycle,
+      PushLifecycle,
+      CommitStatusLifecycle,
+    ),
     Housekeeping,
   ],
 })

@@ -36,6 +36,7 @@ const operations: [string, string, string, string, string, string][] = [
     '200',
     'app:update',
   ],
+  ['get', '/deliveries', 'apps_list_deliveries', 'apps_list_deliveries_by_id', '200', 'app:read'],
   ['post', '/deploy', 'apps_deploy_app', 'apps_deploy_app_by_id', '200', 'app:update'],
   ['post', '/deployments', 'apps_create_deployment', 'apps_create_deployment_by_id', '202', 'app:update'],
   ['get', '/domains', 'apps_list_domains', 'apps_list_domains_by_id', '200', 'app:read'],
@@ -51,6 +52,15 @@ const operations: [string, string, string, string, string, string][] = [
   ],
   ['get', '/events', 'apps_stream_deploy_events', 'apps_stream_deploy_events_by_id', '200', 'app:read'],
   ['get', '/logs', 'apps_stream_runtime_logs', 'apps_stream_runtime_logs_by_id', '200', 'app:read'],
+];
+
+/** What belongs to the account: method, path, id, success, permission. */
+const accountOperations: [string, string, string, string, string][] = [
+  ['get', '/git/connections', 'git_list_connections', '200', 'app:read'],
+  ['post', '/git/connections', 'git_create_connection', '201', 'app:create'],
+  ['get', '/git/connections/{connection_id}', 'git_get_connection', '200', 'app:read'],
+  ['delete', '/git/connections/{connection_id}', 'git_delete_connection', '204', 'app:delete'],
+  ['get', '/git/connections/{connection_id}/repositories', 'git_list_repositories', '200', 'app:read'],
 ];
 
 describe('the contract of apps-builder', () => {
@@ -98,8 +108,18 @@ describe('the contract of apps-builder', () => {
       'offset',
       'project_id',
     ]);
+    for (const [method, path, operationId, status, permission] of accountOperations) {
+      const found = paths[path]?.[method];
+      expect(found).toMatchObject({
+        operationId,
+        tags: ['git'],
+        'x-nebo-permission': [permission],
+        'x-nebo-resource': 'account',
+      });
+      expect(Object.keys(found!.responses)).toContain(status);
+    }
     const count = Object.values(paths).reduce((sum, item) => sum + Object.keys(item).length, 0);
-    expect(count).toBe(operations.length * 2 + 3);
+    expect(count).toBe(operations.length * 2 + accountOperations.length + 3);
   });
 
   it('says what is no JSON: the folder and the streams; and which body may be absent', () => {

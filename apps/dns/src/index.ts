@@ -1,1 +1,2 @@
 export * from './dns.module.js';
+export { Publisher } from './publisher/publisher.js';

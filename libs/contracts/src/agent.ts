@@ -20,13 +20,27 @@ export interface BlobRef {
   bytes: number;
 }
 
+/** A commit that the region fetches itself; what it fetched becomes the build's source blob. */
+export interface GitSource {
+  /** https, or http where the operator allows the host. */
+  clone_url: string;
+  /** Full hash. */
+  commit: string;
+  /** Where to look for the commit at hosts that do not give single commits. */
+  branch: string | null;
+  /** Null: the repository is public. */
+  username: string | null;
+  password: string | null;
+}
+
 /** How a build is to be made. All commands are optional: what is missing is detected from the source. */
 export interface BuildSpec {
   account_id: string;
   app_id: string;
   app_type: string;
-  /** gzip-compressed tar of the source folder. */
-  source: BlobRef;
+  /** gzip-compressed tar of the source folder; null as long as it has to be fetched from `git`. */
+  source: BlobRef | null;
+  git?: GitSource;
   framework: string | null;
   nodejs_version: string | null;
   root_directory: string | null;
@@ -50,6 +64,8 @@ export interface ArtifactFacts {
   /** What the detection found, e.g. `static`, `node`. */
   stack: string;
   duration_ms: number;
+  /** What was fetched from git, packed; also reported of builds that failed after that. */
+  source?: BlobRef;
 }
 
 /** One replica of an app's revision. */

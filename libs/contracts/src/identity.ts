@@ -48,6 +48,9 @@ export const identityHeader = 'x-nebo-identity';
 /** All headers with this prefix are internal; the gateway strips them from what clients send. */
 export const internalHeaderPrefix = 'x-nebo-';
 
+/** Media type that a git host gave the body of its delivery; the body itself travels as plain bytes, as it was signed. */
+export const hookTypeHeader = 'x-nebo-hook-type';
+
 interface Envelope {
   id: Identity;
   /** Unix seconds after which the signature counts no more. */

@@ -100,8 +100,17 @@ export class Database implements Sql {
    * Runs `work` in one transaction; rolls back when it throws. Row-level security sees `account` (a uuid), or every row
    * when `account` is 'system' (background work that serves all accounts).
    */
-  async transaction<T>(work: (tx: Sql) => Promise<T>, account: string = 'system'): Promise<T> {
-    const client = await this.begin(account);
+  transaction<T>(work: (tx: Sql) => Promise<T>, account: string = 'system'): Promise<T> {
+    return this.within('begin', work, account);
+  }
+
+  /** Reads in one transaction whose statements all see the data of one moment. */
+  snapshot<T>(work: (tx: Sql) => Promise<T>, account: string = 'system'): Promise<T> {
+    return this.within('begin isolation level repeatable read read only', work, account);
+  }
+
+  private async within<T>(begin: string, work: (tx: Sql) => Promise<T>, account: string): Promise<T> {
+    const client = await this.begin(begin, account);
     let broken: Error | undefined;
     try {
       const result = await work({
@@ -119,11 +128,11 @@ export class Database implements Sql {
   }
 
   /** A connection in a new transaction. One that was cut while it lay idle is replaced: nothing has happened on it yet. */
-  private async begin(account: string): Promise<pg.PoolClient> {
+  private async begin(begin: string, account: string): Promise<pg.PoolClient> {
     for (let left = this.pool.options.max; ; left -= 1) {
       const client = await this.pool.connect();
       try {
-        await client.query('begin');
+        await client.query(begin);
         await client.query("select set_config('app.account', $1, true)", [account]);
         return client;
       } catch (error) {

@@ -57,6 +57,34 @@ describe('remotes that are refused', () => {
     expect(() => safeGitArgs('https://github.com/a/b', { directory: '/tmp/x', ref })).toThrow(SafeNetRefused);
   });
 
+  it('a fetch takes one commit or ref into a folder that is there', () => {
+    const commit = 'a'.repeat(40);
+    const { args, url } = safeGitArgs('https://github.com/a/b', {
+      command: 'fetch',
+      directory: 'repo',
+      commit,
+    });
+    const words = ['fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules'];
+    expect(args.slice(-10)).toEqual(['-C', 'repo', ...words, '--', url, commit]);
+    expect(args).toEqual(expect.arrayContaining(['core.hooksPath=/dev/null', 'http.followRedirects=false']));
+    const ref = safeGitArgs('https://github.com/a/b', {
+      command: 'fetch',
+      directory: 'r',
+      ref: 'refs/heads/x',
+      depth: 9,
+    });
+    expect(ref.args.slice(-1)).toEqual(['refs/heads/x']);
+    expect(ref.args).toContain('--depth=9');
+    for (const wrong of ['main', 'A'.repeat(40), 'a'.repeat(39), `${commit}:refs/heads/x`, '-x', ''])
+      expect(() =>
+        safeGitArgs('https://github.com/a/b', { command: 'fetch', directory: 'r', commit: wrong }),
+      ).toThrow(SafeNetRefused);
+    for (const options of [{ directory: 'r' }, { commit }, { commit, directory: '-r' }])
+      expect(() => safeGitArgs('https://github.com/a/b', { command: 'fetch', ...options })).toThrow(
+        SafeNetRefused,
+      );
+  });
+
   it('a bad depth or directory', () => {
     const url = 'https://github.com/a/b';
     expect(() => safeGitArgs(url)).toThrow(SafeNetRefused);

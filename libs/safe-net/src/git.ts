@@ -8,9 +8,11 @@ export interface GitOptions {
   /** Hosts that may be private or plain http. */
   allow?: AllowList;
   refuseNames?: readonly string[];
-  command?: 'clone' | 'ls-remote';
-  /** Where a clone goes. Required for clone. */
+  command?: 'clone' | 'fetch' | 'ls-remote';
+  /** Where a clone goes; the repository that a fetch fills. Required for both. */
   directory?: string;
+  /** Full hash of the one commit to fetch; without it a fetch takes `ref`. */
+  commit?: string;
   /** Branch or tag. */
   ref?: string;
   /** Default 1. */
@@ -139,8 +141,16 @@ export function safeGitArgs(text: string, options: GitOptions = {}): GitCall {
     const args = [...flags, 'ls-remote', '--', remote.url, ...(ref === undefined ? [] : [ref])];
     return { ...pick(remote), args, env: environment(remote, options) };
   }
-  const directory = options.directory ?? refuse('directory', 'clone needs a directory');
+  const directory = options.directory ?? refuse('directory', `${command} needs a directory`);
   if (directory.startsWith('-') || directory.includes('\0')) refuse('directory', 'this is not a directory');
+  if (command === 'fetch') {
+    const what = options.commit ?? ref ?? refuse('ref', 'fetch needs a commit or a ref');
+    if (options.commit !== undefined && !/^([0-9a-f]{40}|[0-9a-f]{64})$/.test(options.commit))
+      refuse('ref', 'this is not the full hash of a commit');
+    const fetch = ['fetch', '--quiet', `--depth=${depthOf(options)}`, '--no-tags', '--no-recurse-submodules'];
+    const args = [...flags, '-C', directory, ...fetch, '--', remote.url, what];
+    return { ...pick(remote), args, env: environment(remote, options) };
+  }
   const clone = [
     'clone',
     `--depth=${depthOf(options)}`,

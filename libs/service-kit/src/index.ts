@@ -9,6 +9,7 @@ export * from './health.js';
 export * from './idempotency.js';
 export * from './ids.js';
 export * from './inference-errors.js';
+export * from './json-body.js';
 export * from './lives.js';
 export * from './log.js';
 export * from './openapi.js';

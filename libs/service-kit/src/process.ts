@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 import { bootService, type RunningService, type ServiceDefinition } from './boot.js';
 import { Config, ConfigError } from './config.js';
 import { createLog } from './log.js';
-import { type Runtime, schemaOf, serviceNames, Targets, urlSettingOf } from './runtime.js';
+import { portSettingOf, type Runtime, schemaOf, serviceNames, Targets, urlSettingOf } from './runtime.js';
 import { MasterKey } from './secrets.js';
 import { RemoteTarget } from './target.js';
 
@@ -78,10 +78,7 @@ export async function migrateServices(
 
 /** Port of a service in the split form: `NEBO_APPS_BUILDER_PORT`, or its default. */
 export function servicePort(config: Config, service: string): number {
-  return config.port(
-    urlSettingOf(service).replace(/_URL$/, '_PORT'),
-    4100 + serviceNames.indexOf(service as never),
-  );
+  return config.port(portSettingOf(service), 4100 + serviceNames.indexOf(service as never));
 }
 
 /**

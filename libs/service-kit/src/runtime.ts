@@ -24,6 +24,13 @@ export const schemaOf = (service: string): string => service.replaceAll('-', '_'
 /** The setting that names a service's address in the split form: `NEBO_APPS_BUILDER_URL`. */
 export const urlSettingOf = (service: string): string => `NEBO_${schemaOf(service).toUpperCase()}_URL`;
 
+/**
+ * The setting of the port that a service listens on in the split form: `NEBO_APPS_BUILDER_PORT`. That of dns is
+ * `NEBO_DNS_HTTP_PORT`, since `NEBO_DNS_PORT` is the name server's.
+ */
+export const portSettingOf = (service: string): string =>
+  urlSettingOf(service).replace(/_URL$/, service === 'dns' ? '_HTTP_PORT' : '_PORT');
+
 /** What the services of one process share. Made once per process and handed to each service's module. */
 export interface Runtime {
   config: Config;

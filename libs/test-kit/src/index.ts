@@ -8,6 +8,10 @@ export {
   type KafkaPart,
   type KafkaParts,
 } from './kafka.js';
+export { GitHostPart, type GitHostOptions, type MadeDelivery, type PushOptions } from './git-host.js';
+export { gitDialects, type GitDialect, type SentPayload } from './git-host-payloads.js';
+export { gitPayloads, type KeptPayload } from './git-payloads.js';
+export { type HostedRepository } from './git-repositories.js';
 export { findNats, startNats, type NatsPart } from './nats.js';
 export { cacheFolder, findProgram, freePort, stopAllParts, waitFor, type Found } from './parts.js';
 export {

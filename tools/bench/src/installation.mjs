@@ -48,7 +48,13 @@ export async function startInstallation(
   command = ['apps/all-in-one/dist/main.js'],
   more = {},
 ) {
-  const [api, ai, edge, tls] = [await freePort(), await freePort(), await freePort(), await freePort()];
+  const [api, ai, edge, tls, dns] = [
+    await freePort(),
+    await freePort(),
+    await freePort(),
+    await freePort(),
+    await freePort(),
+  ];
   const env = {
     ...process.env,
     NEBO_HOME: home,
@@ -56,6 +62,7 @@ export async function startInstallation(
     NEBO_AI_PORT: ai,
     NEBO_EDGE_PORT: edge,
     NEBO_EDGE_TLS_PORT: tls,
+    NEBO_DNS_PORT: dns,
     NEBO_RATE_LIMIT: '0',
     NEBO_LOG_LEVEL: 'error',
     ...more,

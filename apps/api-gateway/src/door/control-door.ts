@@ -10,6 +10,7 @@ import type { OwnerCache } from '../policy/owner-cache.js';
 import { writeError } from './answers.js';
 import { bearerOf } from './bearer.js';
 import type { Cors } from './cors.js';
+import type { HookDoor } from './hook-door.js';
 import { stripInternalHeaders, takeRequestId } from './request-id.js';
 
 /** What the control door works with. */
@@ -21,6 +22,8 @@ export interface ControlDoorParts {
   limiter: RateLimiter | null;
   targets: Targets;
   agents: AgentDoor;
+  /** Of git hosts, which have no key. */
+  hooks: HookDoor;
   operator: OperatorDoor;
   cors: Cors;
   /** Whether a bearer has the form of a control key (prefix and checksum). */
@@ -65,6 +68,7 @@ export class ControlDoor {
       return undefined;
     const away = (cause: unknown) => fail(serviceAway(cause));
     if (path.startsWith('/agent/v1/')) return this.parts.agents.handle(request, response, path, away);
+    if (this.parts.hooks.handle(request, response, path, away)) return undefined;
     if (path.startsWith('/operator/v1/')) {
       this.parts.operator.handle(request, response, path, away);
       return undefined;

@@ -3,6 +3,7 @@ import type { AgentIdentity, BuildSpec, ReplicaSpec, Wanted, WantedAnswer } from
 import { Database, type Sql } from '@nebo/persistence';
 import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { openEntries, type SealedEntry } from '../env/env.service.js';
+import { sealContext } from '../git/connections.rows.js';
 import type { Topic } from '../shared/topics.js';
 
 interface BuildRow {
@@ -13,8 +14,15 @@ interface BuildRow {
   account_id: string;
   app_id: string;
   env: SealedEntry[];
-  source_sha256: string;
-  source_bytes: number;
+  source_sha256: string | null;
+  source_bytes: number | null;
+  commit_sha: string | null;
+  branch: string | null;
+  clone_url: string | null;
+  clone_username: string | null;
+  /** Of the connection; null: none, or it is gone. */
+  connection_id: string | null;
+  token_sealed: Uint8Array | null;
   app_type: string;
   framework: string | null;
   nodejs_version: string | null;
@@ -97,9 +105,11 @@ export class WantedService {
     const rows = await tx.query<BuildRow>(
       `select b.id, b.generation, b.gone, coalesce(b.change, 0) as change, b.account_id, b.app_id, b.env, b.source_sha256,
          b.source_bytes::float8 as source_bytes, a.app_type, a.framework, a.nodejs_version, a.root_directory, a.install_command,
-         a.build_command, a.start_command, a.output_directory
+         a.build_command, a.start_command, a.output_directory, b.commit_sha, b.branch, b.clone_url, b.clone_username,
+         g.id as connection_id, g.token_sealed
        from build b join app a on a.id = b.app_id
-       where b.region_id = $1::uuid and b.source_sha256 is not null
+         left join git_connection g on g.id = b.git_connection_id and g.account_id = b.account_id and g.deleted_at is null
+       where b.region_id = $1::uuid and (b.source_sha256 is not null or b.clone_url is not null)
          and ($2::bigint is null or b.change > $2::bigint)
          and (b.status in ('queued', 'building') or ($2::bigint is not null and b.gone))`,
       [regionId, after?.toString() ?? null],
@@ -124,7 +134,7 @@ export class WantedService {
       account_id: row.account_id,
       app_id: row.app_id,
       app_type: row.app_type,
-      source: { sha256: row.source_sha256, bytes: row.source_bytes },
+      ...this.source(row),
       framework: row.framework,
       nodejs_version: row.nodejs_version,
       root_directory: row.root_directory,
@@ -136,6 +146,19 @@ export class WantedService {
       log_stream: row.id,
     };
     return { kind: 'build', id: row.id, generation: row.generation, gone: row.gone, spec };
+  }
+
+  /** Stored bytes, or the commit that becomes them; the credential travels to the region that fetches it only. */
+  private source(row: BuildRow): Pick<BuildSpec, 'source' | 'git'> {
+    const { source_sha256, source_bytes, clone_url, commit_sha, branch } = row;
+    if (source_sha256 !== null) return { source: { sha256: source_sha256, bytes: source_bytes! } };
+    const { connection_id, token_sealed, account_id } = row;
+    const password =
+      token_sealed === null || row.gone
+        ? null
+        : this.runtime.masterKey.open(token_sealed, sealContext(account_id, connection_id!, 'token'));
+    const username = password === null ? null : row.clone_username;
+    return { source: null, git: { clone_url: clone_url!, commit: commit_sha!, branch, username, password } };
   }
 
   private wantedReplica(row: ReplicaRow): Wanted {

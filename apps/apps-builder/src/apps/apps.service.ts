@@ -31,6 +31,7 @@ import { ReplicaMoney } from '../rollouts/money.js';
 import { isUniqueViolation, Store, type Tx } from '../shared/prisma.js';
 import { Regions } from '../shared/regions.js';
 import { Settings } from '../shared/settings.js';
+import { SourcesService } from '../sources/sources.service.js';
 import { type AppColumns, appRecord } from './app.mapper.js';
 import { labelCandidates } from './default-domain.js';
 
@@ -55,6 +56,7 @@ export class AppsService {
     private readonly money: ReplicaMoney,
     private readonly settings: Settings,
     private readonly peers: Peers,
+    private readonly sources: SourcesService,
   ) {
     this.reads = new BatchedRead(async (asked) => {
       const [answer] = await database.named<{ found: (Hot | null)[] }>(
@@ -107,7 +109,8 @@ export class AppsService {
   /**
    * Creates an app with its default domain; nothing is built yet. The gateway has checked that the project is the
    * caller's and that the key may create there.
-   * @throws ApiError 404 for a project, region or VPC that is not there, 409 `name_taken` and `project_busy`, 402 and 503 for permanent replicas
+   * @throws ApiError 404 for a project, region, VPC or git connection that is not there, 409 `name_taken`, `project_busy` and
+   *   `git_reconnect`, 422 for a repository or branch that is not there, 402 and 503 for permanent replicas
    */
   async create(
     caller: KeyIdentity,
@@ -120,6 +123,7 @@ export class AppsService {
     if (body.docker_image != null && body.source_type !== 'docker_image') throw dockerImageRefused();
     refuseVpc(body.vpc_id);
     const region = await this.regions.choose(body.cluster_id);
+    const git = await this.sources.admit(caller, body);
     const size = {
       replica_count: body.replica_count,
       vcpu: body.replica_vcpu ?? 1,
@@ -137,9 +141,7 @@ export class AppsService {
       app_type: body.app_type,
       runtime_type: body.runtime_type,
       source_type: body.source_type,
-      git_provider: body.git_provider,
-      git_connection_id:
-        body.git_connection_id ?? body.github_installation_id ?? body.gitlab_connection_id ?? null,
+      ...git,
       repo_full_name: body.repo_full_name,
       repo_id: BigInt(body.repo_id),
       branch: body.branch,
@@ -166,6 +168,7 @@ export class AppsService {
           const row = await db.app.create({ data });
           await this.addDefaultDomain(db, row);
           await start(sql, 'rollout', id, 'idle');
+          await this.sources.attach(sql, row);
           const event = says.appCreated(
             { app_id: id, project_id, region_id: region.id, name: row.name },
             { account: caller.account_id },
@@ -251,6 +254,7 @@ export class AppsService {
       await sql.query('update route set removed_at = now() where app_id = $1::uuid and removed_at is null', [
         row.id,
       ]);
+      await this.sources.detach(sql, row);
       await wake(sql, 'rollout', row.id);
       const event = says.appDeleted(
         { app_id: row.id, project_id: row.project_id, region_id: row.region_id, name: row.name },

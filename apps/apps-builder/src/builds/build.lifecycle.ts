@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { say } from '@nebo/bus';
-import type { ArtifactFacts } from '@nebo/contracts';
+import type { ArtifactFacts, BlobRef } from '@nebo/contracts';
 import { Lifecycle, minutes, type Outcome, seconds, State, type StepContext, wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
@@ -138,6 +138,8 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
 
   /** Writes the end once; what the region may still do for the build is called off. */
   private async finish(tx: Sql, build: LivingBuild, status: Final, error: string | null): Promise<void> {
+    const { observed_facts: facts } = build;
+    const source = await this.fetched(facts?.source);
     const [ended] = await tx.query<{ duration_ms: number | null }>(
       `update build set status = $2, error = $3, finished_at = now(),
          deploy_state = case $2 when 'success' then 'rolling' when 'error' then 'build_failed' else null end,
@@ -145,9 +147,12 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
          -- A region that reported its end says itself when its log is whole; of another one nothing more is awaited.
          log_done = log_done or observed_state is null or observed_state = 'building',
          generation = generation + (observed_state is distinct from 'success' and observed_state is distinct from 'error' and not gone)::int,
-         gone = gone or (observed_state is distinct from 'success' and observed_state is distinct from 'error')
+         gone = gone or (observed_state is distinct from 'success' and observed_state is distinct from 'error'),
+         -- What the region fetched from git: a rebuild uses the same bytes.
+         source_bytes = case when source_sha256 is null then $6::bigint else source_bytes end,
+         source_sha256 = coalesce(source_sha256, $5)
        where id = $1::uuid and status in ('queued', 'building') returning duration_ms`,
-      [build.id, status, error, reported(build.observed_facts?.duration_ms)],
+      [build.id, status, error, reported(facts?.duration_ms), source?.sha256 ?? null, source?.bytes ?? null],
     );
     if (!ended) return;
     const { duration_ms } = ended;
@@ -158,6 +163,13 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
         { account: build.account_id },
       ),
     );
+  }
+
+  /** The source that a region says to have stored, if it did. */
+  private async fetched(source: BlobRef | undefined): Promise<BlobRef | null> {
+    if (typeof source?.sha256 !== 'string' || !/^[0-9a-f]{64}$/.test(source.sha256)) return null;
+    const bytes = await this.runtime.blobs.has(source.sha256);
+    return bytes === null ? null : { sha256: source.sha256, bytes };
   }
 
   private async stop(tx: Sql, build: LivingBuild): Promise<void> {

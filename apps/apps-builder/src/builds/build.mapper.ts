@@ -8,6 +8,8 @@ export interface BuildColumns {
   deploy_state: string | null;
   commit_sha: string | null;
   commit_message: string | null;
+  commit_author: string | null;
+  branch: string | null;
   docker_image: string | null;
   docker_image_digest: string | null;
   source_sha256: string | null;
@@ -48,6 +50,8 @@ export function buildRecord(row: BuildColumns): V1Build {
     deploy_state: row.deploy_state,
     commit_sha: row.commit_sha,
     commit_message: row.commit_message,
+    commit_author: row.commit_author,
+    branch: row.branch,
     docker_image: row.docker_image,
     docker_image_digest: row.docker_image_digest,
     source_archive_bytes: row.source_bytes === null ? null : Number(row.source_bytes),

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import {
   type KeyIdentity,
@@ -10,8 +9,7 @@ import {
   type V1DeployRequest,
 } from '@nebo/contracts';
 import { say } from '@nebo/bus';
-import { start, wake } from '@nebo/lifecycle';
-import type { Sql } from '@nebo/persistence';
+import { wake } from '@nebo/lifecycle';
 import {
   ApiError,
   conflict,
@@ -26,13 +24,9 @@ import { AppsService } from '../apps/apps.service.js';
 import { says, sayAct } from '../events.js';
 import type { App, Build } from '../generated/prisma/client.js';
 import { Store, type Tx } from '../shared/prisma.js';
+import { type CommitSource, SourcesService } from '../sources/sources.service.js';
+import { beginBuild, type BuildSource } from './build.rows.js';
 import { buildRecord, deployResult } from './build.mapper.js';
-
-/** Bytes that a build is made of. */
-export interface Source {
-  sha256: string;
-  bytes: bigint;
-}
 
 /** Builds: what starts and stops them, and what is shown of them. Their life is in `build.lifecycle.ts`. */
 @Injectable()
@@ -40,6 +34,7 @@ export class BuildsService {
   constructor(
     private readonly store: Store,
     private readonly apps: AppsService,
+    private readonly sources: SourcesService,
   ) {}
 
   /** A page of an app's builds, newest first. */
@@ -72,8 +67,10 @@ export class BuildsService {
   }
 
   /**
-   * Builds and deploys the newest source: of an upload app the archive stored last.
-   * @throws ApiError 404, 409 `no_source`, 422 `not_supported` for sources that come later
+   * Builds and deploys the newest source: of an upload app the archive stored last, of a git app the head of its branch or
+   * the commit that is named.
+   * @throws ApiError 404, 409 `no_source` and `git_reconnect`, 422 for a commit that is not there and `not_supported` for
+   *   sources that come later, 503 when the git host is away
    */
   async deploy(
     caller: KeyIdentity,
@@ -82,10 +79,23 @@ export class BuildsService {
     body: V1DeployRequest,
     idem: IdempotentRequest | null,
   ): Promise<OnceAnswer<V1AppDeployResult>> {
+    const found = await this.store.as(caller.account_id, ({ db }) =>
+      this.apps.find(db, caller, projectId, appId),
+    );
+    // The host is asked before the transaction, which must not wait for it.
+    const commit =
+      found.source_type === 'git' ? await this.sources.resolve(found, body.commit_sha ?? null) : null;
     return this.store.as(caller.account_id, ({ db, sql }) =>
       once(sql, idem, async () => {
         const app = await this.apps.find(db, caller, projectId, appId);
-        if (app.source_type !== 'upload') throw notSupported(app.source_type);
+        if (commit !== null) {
+          const build = await beginBuild(sql, app, 'deploy', { commit });
+          await this.sources.works(sql, app.id);
+          const details = { build_id: build.id, commit_sha: commit.commit.sha };
+          await sayAct(sql, caller, 'apps_deploy_app', app, details);
+          return { status: 200, body: deployResult(build) };
+        }
+        if (app.source_type !== 'upload') throw notSupported();
         if (body.commit_sha != null) throw fieldError('commit_sha', 'an uploaded folder has no commits');
         const newest = await db.build.findFirst({
           where: { app_id: app.id, source_sha256: { not: null } },
@@ -93,7 +103,7 @@ export class BuildsService {
         });
         if (!newest)
           throw conflict('no_source', 'this app has no source yet: send a folder to …/deployments first');
-        const build = await this.begin(sql, app, 'deploy', sourceOf(newest));
+        const build = await beginBuild(sql, app, 'deploy', sourceOf(newest));
         await sayAct(sql, caller, 'apps_deploy_app', app, { build_id: build.id });
         return { status: 200, body: deployResult(build) };
       }),
@@ -101,7 +111,7 @@ export class BuildsService {
   }
 
   /**
-   * Builds the same bytes again, with the variables of today.
+   * Builds the same bytes again, with the variables of today; of a commit that was never fetched, the same commit.
    * @throws ApiError 404, 409 `no_source` when the build never had a source
    */
   async rebuild(
@@ -115,8 +125,10 @@ export class BuildsService {
       once(sql, idem, async () => {
         const app = await this.apps.find(db, caller, projectId, appId);
         const from = await findBuild(db, app, id);
-        if (from.source_sha256 === null) throw conflict('no_source', 'this build has no stored source');
-        const build = await this.begin(sql, app, 'rebuild', sourceOf(from));
+        const source = sourceOf(from);
+        if (source.bytes == null && source.commit == null)
+          throw conflict('no_source', 'this build has no stored source');
+        const build = await beginBuild(sql, app, 'rebuild', source);
         await sayAct(sql, caller, 'apps_rebuild_build', app, { build_id: build.id, from_build_id: from.id });
         return { status: 200, body: deployResult(build) };
       }),
@@ -165,23 +177,6 @@ export class BuildsService {
       }),
     );
   }
-
-  /**
-   * The only way a build comes to be: its row with the variables of this moment, and its first state, in one transaction.
-   * @returns the queued build
-   */
-  async begin(tx: Sql, app: App, cause: 'upload' | 'deploy' | 'rebuild', source: Source) {
-    const id = randomUUID();
-    await tx.query(
-      `insert into build (id, account_id, app_id, region_id, cause, source_sha256, source_bytes, env)
-       values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5, $6, $7::bigint,
-         (select coalesce(jsonb_agg(jsonb_build_object('name', name, 'sealed', encode(sealed, 'base64'), 'secret', is_secret) order by name), '[]')
-          from env_var where app_id = $3::uuid))`,
-      [id, app.account_id, app.id, app.region_id, cause, source.sha256, source.bytes.toString()],
-    );
-    await start(tx, 'build', id, 'queued');
-    return { id, app_id: app.id, status: 'queued' };
-  }
 }
 
 /** @throws ApiError 404 when the app has no such build */
@@ -191,11 +186,27 @@ export async function findBuild(db: Tx['db'], app: App, id: string): Promise<Bui
   return build;
 }
 
-const sourceOf = (build: Build): Source => ({ sha256: build.source_sha256!, bytes: build.source_bytes! });
+/** What a build was made of. */
+function sourceOf(build: Build): BuildSource {
+  const bytes =
+    build.source_sha256 === null ? null : { sha256: build.source_sha256, bytes: build.source_bytes! };
+  return { bytes, commit: commitOf(build) };
+}
 
-function notSupported(source: string): ApiError {
-  const what = source === 'git' ? 'builds from git repositories' : 'apps from Docker images';
-  const msg = `${what} come with a later release; create the app with source_type upload and send its folder to …/deployments`;
+function commitOf(build: Build): CommitSource | null {
+  if (build.commit_sha === null || build.clone_url === null) return null;
+  return {
+    commit: { sha: build.commit_sha, message: build.commit_message, author: build.commit_author },
+    branch: build.branch,
+    clone_url: build.clone_url,
+    clone_username: build.clone_username,
+    connection_id: build.git_connection_id,
+  };
+}
+
+function notSupported(): ApiError {
+  const msg =
+    'apps from Docker images come with a later release; create the app with source_type git or upload instead';
   return new ApiError(422, 'not_supported', msg, {
     detail: [{ loc: ['path', 'app_id'], msg, type: 'value_error' }],
   });

@@ -19,7 +19,7 @@ import { Blobs } from '../shared/blobs.js';
 import { Store } from '../shared/prisma.js';
 import { Settings } from '../shared/settings.js';
 import { deployResult } from './build.mapper.js';
-import { BuildsService } from './builds.service.js';
+import { beginBuild } from './build.rows.js';
 
 /** What an upload's request says besides its body. */
 export interface UploadRequest {
@@ -34,7 +34,6 @@ export class UploadsService {
   constructor(
     private readonly store: Store,
     private readonly apps: AppsService,
-    private readonly builds: BuildsService,
     private readonly blobs: Blobs,
     private readonly settings: Settings,
     @Inject(RUNTIME) private readonly runtime: Runtime,
@@ -81,9 +80,8 @@ export class UploadsService {
         // Deleted while its folder was on the way: 404, and the blob is nobody's.
         const present = await this.apps.find(db, caller, projectId, appId);
         await this.blobs.note(sql, archive);
-        const build = await this.builds.begin(sql, present, 'upload', {
-          sha256: archive.sha256,
-          bytes: BigInt(archive.bytes),
+        const build = await beginBuild(sql, present, 'upload', {
+          bytes: { sha256: archive.sha256, bytes: BigInt(archive.bytes) },
         });
         await sayAct(sql, caller, 'apps_create_deployment', present, {
           build_id: build.id,

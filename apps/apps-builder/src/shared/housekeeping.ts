@@ -9,6 +9,9 @@ const keep = {
   endedReplicas: '1 day',
   removedRoutes: '1 day',
   runtimeLog: '7 days',
+  /** More than the 7 days in which a delivery must be known again. */
+  deliveries: '30 days',
+  deletedConnections: '7 days',
 } as const;
 
 /** Forgets what is over: deleted apps with all their rows, ended replicas, old log lines, bytes that no row owns. */
@@ -50,6 +53,12 @@ export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
          update feed set pruned = greatest(pruned, (select coalesce(max(change), 0) from gone)) where name = 'routes'`,
       );
       await tx.query(`delete from runtime_log_line where stored_at < now() - interval '${keep.runtimeLog}'`);
+      await tx.query(`delete from delivery where received_at < now() - interval '${keep.deliveries}'`);
+      // Its webhooks are taken away before.
+      await tx.query(
+        `delete from git_connection c where deleted_at < now() - interval '${keep.deletedConnections}'
+           and not exists (select 1 from git_hook h where h.connection_id = c.id)`,
+      );
     });
     await this.database.transaction(async (tx) => {
       // An app whose rollout still lives is not over, however long ago it was deleted.

@@ -19,6 +19,10 @@ export class Settings {
   readonly restartDelayMs: number;
   /** Pause between two comments on a silent stream. */
   readonly keepAliveMs: number;
+  /** Where git hosts reach this installation, without a slash at the end. */
+  readonly publicUrl: string;
+  /** Largest delivery of a git host, bytes. */
+  readonly hookBytes: number;
 
   constructor(@Inject(RUNTIME) { config }: Runtime) {
     this.appsDomain = config
@@ -35,5 +39,8 @@ export class Settings {
     this.drainMs = config.int('NEBO_DRAIN_MS', 10_000, { max: 3_600_000 });
     this.restartDelayMs = config.int('NEBO_RESTART_DELAY_MS', 2_000, { max: 60_000 });
     this.keepAliveMs = config.int('NEBO_KEEP_ALIVE_MS', 15_000, { min: 10 });
+    const port = config.int('NEBO_API_PORT', 4000, { max: 65_535 });
+    this.publicUrl = config.text('NEBO_PUBLIC_URL', `http://127.0.0.1:${port}`).replace(/\/+$/, '');
+    this.hookBytes = config.int('NEBO_HOOK_MAX', 8 * 1024 * 1024, { min: 1 });
   }
 }

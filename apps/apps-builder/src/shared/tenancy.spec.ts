@@ -9,7 +9,10 @@ const tenantTables = [
   'app_domain',
   'build',
   'build_log_line',
+  'delivery',
   'env_var',
+  'git_connection',
+  'git_hook',
   'replica',
   'revision',
   'route',
@@ -37,6 +40,21 @@ describe('row-level security, the second belt', () => {
     await bench.sql(
       `insert into span (id, account_id, app_id, replica_count, vcpu, memory_mb, started_at, ended_at) values ($1, $2, $3, 1, 1, 512, now(), now())`,
       [randomUUID(), bench.account, app.id],
+    );
+    const connection = randomUUID();
+    await bench.sql(
+      `insert into git_connection (id, account_id, provider, login, name, token_sealed, hook_secret_sealed)
+       values ($1, $2, 'github', 'ann', 'ann', '', '')`,
+      [connection, bench.account],
+    );
+    await bench.sql(
+      `insert into git_hook (id, account_id, connection_id, repo_full_name, repo_key) values ($1, $2, $3, 'a/b', 'a/b')`,
+      [randomUUID(), bench.account, connection],
+    );
+    await bench.sql(
+      `insert into delivery (id, account_id, connection_id, app_id, dedupe, event, outcome, reason)
+       values ($1, $2, $3, $4, 'x', 'push', 'ignored', 'x')`,
+      [randomUUID(), bench.account, connection, app.id],
     );
     await eventually('a route', async () => (await bench.sql('select 1 from route')).length);
   });

@@ -17,6 +17,7 @@ import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
 import { type Runs } from '../system/runs.js';
 import { detect, output, type BuildOutput } from './detect.js';
+import { fetchCommit } from './git-source.js';
 import { BuildFailure, SourceTree } from './tree.js';
 
 export interface BuildDriverParts {
@@ -50,15 +51,15 @@ export class HostBuildDriver implements BuildDriver {
       await run.forget();
       throw error;
     }
-    const steps = new Steps(spec, io, sandbox);
+    const steps = new Steps(spec, io, sandbox, join(run.dir, 'source.tgz'));
     try {
       const facts = await steps.all(join(run.dir, 'artifact.tgz'));
-      return { state: 'success', facts: { ...facts, duration_ms: Date.now() - began } };
+      return { state: 'success', facts: { ...facts, ...steps.fetched, duration_ms: Date.now() - began } };
     } catch (error) {
       io.signal.throwIfAborted();
       const reason = steps.redactor.redact(this.reason(id, steps.present, error));
       io.log.line(`\u001b[31m${reason}\u001b[0m`);
-      return { state: 'error', reason };
+      return { state: 'error', reason, facts: steps.fetched };
     } finally {
       await sandbox.close();
       await run.forget();
@@ -88,6 +89,8 @@ function short(command: string): string {
 class Steps {
   present = 'fetch';
   readonly redactor: Redactor;
+  /** What was fetched from git and stored, for the report. */
+  fetched: Pick<ArtifactFacts, 'source'> = {};
   private logged = 0;
   private readonly tree: SourceTree;
 
@@ -95,8 +98,10 @@ class Steps {
     private readonly spec: BuildSpec,
     private readonly io: BuildIo,
     private readonly sandbox: BuildSandbox,
+    private readonly sourceFile: string,
   ) {
-    this.redactor = new Redactor(spec.env.filter((entry) => entry.secret).map((entry) => entry.value));
+    const secrets = spec.env.filter((entry) => entry.secret).map((entry) => entry.value);
+    this.redactor = new Redactor([...secrets, ...(spec.git?.password ? [spec.git.password] : [])]);
     this.tree = new SourceTree(sandbox.tree);
   }
 
@@ -143,8 +148,11 @@ class Steps {
   }
 
   private async fetch(): Promise<void> {
-    const { source } = this.spec;
-    const bytes = await this.io.blobs.get(source.sha256, this.io.signal);
+    const source = this.spec.source ?? (await this.fetchCommit());
+    const bytes =
+      this.spec.source === null
+        ? createReadStream(this.sourceFile)
+        : await this.io.blobs.get(source.sha256, this.io.signal);
     const options = { limits: archiveLimitsFromEnv(), signal: this.io.signal };
     const { owner, tree } = this.sandbox;
     // A refused source is not read to its end: its connection is given up.
@@ -157,6 +165,17 @@ class Steps {
     this.say(
       `source ${summary.sha256.slice(0, 12)}: ${summary.files.files} files, ${summary.expandedBytes} bytes`,
     );
+  }
+
+  /** The commit as an archive, stored so that a rebuild uses the same bytes. */
+  private async fetchCommit(): Promise<BlobRef> {
+    const { spec, io, sandbox, sourceFile } = this;
+    if (!spec.git) throw new Error('a build with neither bytes nor a commit');
+    const say = (line: string) => this.say(line);
+    const blob = await fetchCommit(spec.git, { sandbox, signal: io.signal, file: sourceFile, say });
+    await io.blobs.put(blob, createReadStream(sourceFile), io.signal);
+    this.fetched = { source: blob };
+    return blob;
   }
 
   private versionNote(engine: string | null): void {

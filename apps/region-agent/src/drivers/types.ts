@@ -33,7 +33,7 @@ export interface BuildIo {
 export type BuildOutcome =
   | { state: 'success'; facts: ArtifactFacts }
   /** `reason`: a sentence for the user with the step and what went wrong. */
-  | { state: 'error'; reason: string };
+  | { state: 'error'; reason: string; facts?: Pick<ArtifactFacts, 'source'> };
 
 /**
  * Makes artifacts from sources. Calling it again for the same build is safe: every call works in a folder of its own.

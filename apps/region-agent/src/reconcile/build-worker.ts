@@ -132,7 +132,7 @@ export class BuildWorker implements Worker {
       const said =
         outcome.state === 'success'
           ? { reason: null, facts: { ...outcome.facts } }
-          : { reason: outcome.reason, facts: {} };
+          : { reason: outcome.reason, facts: { ...outcome.facts } };
       await this.finish(present, writer, { state: outcome.state, ...said });
     };
     try {

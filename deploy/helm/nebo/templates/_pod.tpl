@@ -62,7 +62,7 @@ seccompProfile:
 - name: NEBO_MIGRATE
   value: "on"
 {{- end }}
-- name: NEBO_{{ include "nebo.variable" $name }}_PORT
+- name: NEBO_{{ include "nebo.variable" $name }}{{ if eq $name "dns" }}_HTTP{{ end }}_PORT
   value: {{ index $services $name | int | quote }}
 {{- end }}
 {{- if or (hasKey $services $name) (eq $name "api-gateway") }}
@@ -72,7 +72,10 @@ seccompProfile:
   value: http://{{ include "nebo.name" (list $root $service) }}:{{ int $port }}
 {{- end }}
 {{- end }}
-{{- if eq $name "api-gateway" }}
+{{- if eq $name "dns" }}
+- name: NEBO_DNS_PORT
+  value: "5354"
+{{- else if eq $name "api-gateway" }}
 - name: NEBO_API_PORT
   value: "4000"
 - name: NEBO_AI_PORT
@@ -115,6 +118,10 @@ seccompProfile:
 - { name: https, containerPort: 8443 }
 {{- else }}
 - { name: http, containerPort: {{ index (fromYaml (include "nebo.services" $root)) $name | int }} }
+{{- if eq $name "dns" }}
+- { name: dns-udp, containerPort: 5354, protocol: UDP }
+- { name: dns-tcp, containerPort: 5354, protocol: TCP }
+{{- end }}
 {{- end }}
 {{- end -}}
 

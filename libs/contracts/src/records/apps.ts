@@ -203,6 +203,10 @@ export class V1Build {
   @StrField({ nullable: true, optional: true })
   commit_message!: string | null;
   @StrField({ nullable: true, optional: true })
+  commit_author!: string | null;
+  @StrField({ nullable: true, optional: true, description: 'Branch that the commit was taken from' })
+  branch!: string | null;
+  @StrField({ nullable: true, optional: true })
   docker_image!: string | null;
   @StrField({ nullable: true, optional: true })
   docker_image_digest!: string | null;

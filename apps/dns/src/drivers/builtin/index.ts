@@ -1,0 +1,1 @@
+export * from './builtin-driver.js';
