@@ -14,6 +14,7 @@ import { UploadsService } from './builds/uploads.service.js';
 import { DomainsController } from './domains/domains.controller.js';
 import { EnvController } from './env/env.controller.js';
 import { EnvService } from './env/env.service.js';
+import { hears } from './hears.js';
 import { InternalController } from './internal/internal.controller.js';
 import { RoutesService } from './internal/routes.service.js';
 import { ReplicaMoney } from './rollouts/money.js';
@@ -26,6 +27,7 @@ import { Housekeeping } from './shared/housekeeping.js';
 import { Store } from './shared/prisma.js';
 import { Regions } from './shared/regions.js';
 import { Settings } from './shared/settings.js';
+import { StandingService } from './standing/standing.service.js';
 
 /**
  * Apps from a folder to what answers at the edge: uploads, builds, revisions, replicas, routes, variables, logs. Git,
@@ -64,6 +66,7 @@ import { Settings } from './shared/settings.js';
     SpanLifecycle,
     Lives.of(BuildLifecycle, RolloutLifecycle, SpanLifecycle),
     Housekeeping,
+    StandingService,
   ],
 })
 export class AppsBuilderModule {}
@@ -72,6 +75,7 @@ export const appsBuilder: ServiceDefinition = {
   name: 'apps-builder',
   module: AppsBuilderModule,
   migrations: new URL('../prisma/migrations/', import.meta.url),
+  hears,
   // Log batches of agents are larger than what users send.
   bodyLimit: 4 * 1024 * 1024,
 };
