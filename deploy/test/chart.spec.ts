@@ -38,6 +38,14 @@ const forms: [string, object][] = [
     },
   ],
   [
+    'with a region on a node',
+    {
+      ...everything,
+      regionAgent: { ...everything.regionAgent, driver: 'local', hostNetwork: true, uplink: 'eth1' },
+      networkPolicy: { ...everything.networkPolicy, nodeFrom: [{ ipBlock: { cidr: '198.51.100.7/32' } }] },
+    },
+  ],
+  [
     'with Secrets and claims of the operator',
     {
       postgres: { existingSecret: 'own-postgres' },

@@ -12,7 +12,7 @@ import {
   required,
   withHelm,
 } from './support/helm.js';
-import { containersOf, workloadsOf } from './support/pods.js';
+import { type Container, containersOf, workloadsOf } from './support/pods.js';
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(path, import.meta.url)), 'utf8');
 const inference = configFile(read('../config/inference.example.yaml'));
@@ -117,10 +117,76 @@ withHelm('the chart in detail', () => {
     });
     const privileged = containersOf(sandboxes).filter(({ securityContext }) => securityContext['privileged']);
     expect(privileged.map(({ name }) => name)).toEqual(['region-agent']);
-    expect(privileged[0]!.env).toContainEqual({ name: 'NEBO_DRIVERS', value: 'builds=local,replicas=local' });
+    expect(privileged[0]!.env).toContainEqual({
+      name: 'NEBO_DRIVERS',
+      value: 'builds=local,replicas=local,networks=local',
+    });
     // Whoever breaks out of an app must not find the key of the installation beside it.
     const agent = containersOf(await render(everything)).find(({ name }) => name === 'region-agent')!;
     expect(agent.volumeMounts.map(({ name }) => name)).not.toContain('master-key');
+  });
+
+  it('runs an agent with machines and networks on the one node that is the region, with what they need and no more', async () => {
+    const local = { ...everything, regionAgent: { ...everything.regionAgent, driver: 'local' } };
+    const own = { 'region-agent': { nodeSelector: { 'kubernetes.io/hostname': 'rack-7' } } };
+    const agentOf = async (values: object) => {
+      const manifests = await render(values);
+      const { kind, spec } = manifests.find(
+        ({ kind, metadata }) =>
+          ['DaemonSet', 'Deployment'].includes(kind) && metadata.name === 'nebo-region-agent',
+      )!;
+      return { kind, spec, pod: spec.template.spec, manifests };
+    };
+    const { kind, spec, pod, manifests } = await agentOf(local);
+    expect(kind).toBe('DaemonSet');
+    // The old one is gone before the new one comes: they would take the region from each other.
+    expect(spec.updateStrategy).toEqual({
+      type: 'RollingUpdate',
+      rollingUpdate: { maxUnavailable: 1, maxSurge: 0 },
+    });
+    expect(pod).toMatchObject({ nodeSelector: { 'nebo-region': 'true' } });
+    expect(pod).not.toHaveProperty('hostNetwork');
+    expect(pod).not.toHaveProperty('hostPID');
+    expect((await agentOf({ ...local, processes: own })).pod.nodeSelector).toEqual(
+      own['region-agent'].nodeSelector,
+    );
+    // On a read-only root: namespaces by name in memory, disks in a folder of the node.
+    const [agent] = pod.containers as Container[];
+    expect(agent!.volumeMounts).toContainEqual({ name: 'region-agent-run', mountPath: '/run' });
+    expect(pod.volumes).toContainEqual({
+      name: 'region-agent-home',
+      hostPath: { path: '/var/lib/nebo-region', type: 'DirectoryOrCreate' },
+    });
+    expect(agent!.env).toContainEqual({ name: 'NEBO_UPLINK', value: 'masquerade' });
+    expect(
+      manifests.filter(({ kind }) => kind === 'PersistentVolumeClaim').map(({ metadata }) => metadata.name),
+    ).not.toContain('nebo-region-agent');
+    const others = workloadsOf(manifests).filter(({ component }) => component !== 'region-agent');
+    expect(
+      others.flatMap(({ pod: { volumes } }) => volumes.filter((volume) => 'hostPath' in volume)),
+    ).toEqual([]);
+
+    const outside = await agentOf({
+      ...local,
+      regionAgent: { ...local.regionAgent, hostNetwork: true, uplink: 'eth1' },
+      networkPolicy: { nodeFrom: [{ ipBlock: { cidr: '198.51.100.7/32' } }] },
+    });
+    expect(outside.pod).toMatchObject({ hostNetwork: true, dnsPolicy: 'ClusterFirstWithHostNet' });
+    expect(outside.pod.containers[0].env).toContainEqual({ name: 'NEBO_UPLINK', value: 'eth1' });
+    const peers = { ipBlock: { cidr: '198.51.100.7/32' } };
+    for (const [policy, rule] of [
+      ['nebo-apps-builder', 0],
+      ['nebo-api-gateway', 1],
+    ] as const)
+      expect(find(outside.manifests, 'NetworkPolicy', policy).spec.ingress[rule].from).toContainEqual(peers);
+
+    const simulated = await agentOf(everything);
+    expect(simulated.pod.containers[0].env).toContainEqual({
+      name: 'NEBO_DRIVERS',
+      value: 'builds=simulated,replicas=simulated,networks=simulated,machines=simulated',
+    });
+    expect(simulated.kind).toBe('Deployment');
+    expect(simulated.pod.volumes.map(({ name }: { name: string }) => name)).not.toContain('region-agent-run');
   });
 
   it('never runs two writers on a volume that is one pod’s', async () => {

@@ -76,8 +76,8 @@ withHelm('the notes after an install', () => {
 
   it('say that nothing is isolated where it is not', async () => {
     expect(await notes(everything)).toContain('NOT ISOLATED');
-    expect(
-      await notes({ ...everything, regionAgent: { ...everything.regionAgent, driver: 'local' } }),
-    ).toContain('privileged');
+    const local = await notes({ ...everything, regionAgent: { ...everything.regionAgent, driver: 'local' } });
+    expect(local).toContain('privileged');
+    expect(local).toContain('kubectl label node NODE nebo-region=true');
   });
 });

@@ -152,7 +152,8 @@ describe('attacks with single requests', () => {
         // Streams of a permitted key need no end.
         if (/(logs|events)$/.test(operation.path) && operation.permissions.includes(action)) continue;
         const answer = await callOn(api, operation, ids);
-        const isAllowed = operation.permissions.every((needed) => needed === action);
+        const needed = [...operation.permissions, ...(alsoNeeded[operation.id] ?? [])];
+        const isAllowed = needed.every((each) => each === action);
         if (operation.resource === 'list')
           expect([operation.id, answer.body.total > 0]).toEqual([operation.id, isAllowed]);
         else
@@ -161,6 +162,8 @@ describe('attacks with single requests', () => {
     }
   });
   let shared: Ids | undefined;
+  /** What the body, as it is sent here, needs beside what the path needs: a gateway without an address orders one. */
+  const alsoNeeded: Record<string, string[]> = { networking_enable_nat_gateway: ['floating_ip:write'] };
 
   it('bodies that are deep, wide or no text: refused or taken at once, and nobody else waits for them', async () => {
     const { project_id, app_id } = await things(owner);

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
+import { forms, type Installation } from '../harness/forms.js';
 import { Nebo, until } from '../harness/nebo.js';
 
 const contract = new ContractCheck(readContract('v1'));
@@ -137,6 +138,209 @@ describe('private networks', () => {
       const { balance, available } = (await beggar.get('/account/balance')).body;
       return balance === available && Number(balance) < 180 && Number(balance) > 179.7;
     });
+  });
+
+  it('kill -9 while a gateway goes and an address is released: both go on, nothing stays held', async () => {
+    const { id } = (await api.post('/vpcs', { name: 'out', subnet: '10.60.0.0/24', cluster_id: region }))
+      .body;
+    await api.get(`/vpcs/${id}?wait=active&timeout=30`);
+    const { fip_id } = (await api.post(`/vpcs/${id}/nat-gateway`)).body;
+    await until(async () => (await api.get(`/vpcs/${id}`)).body.nat_gateway.status === 'attached');
+    expect((await api.delete(`/vpcs/${id}/nat-gateway`)).status).toBe(202);
+    const other = (await api.post('/floating-ips', { cluster_id: region })).body;
+    expect((await api.delete(`/floating-ips/${other.id}`)).status).toBe(204);
+    await nebo.down('SIGKILL');
+    await nebo.up();
+    await until(async () => (await api.get(`/floating-ips/${fip_id}`)).status === 404, 60_000);
+    expect((await api.get(`/vpcs/${id}`)).body.nat_gateway).toBeNull();
+    expect((await nebo.admin('pool', 'list')).data).toMatchObject([{ total: 256, held: 0, free: 256 }]);
+    expect((await api.delete(`/vpcs/${id}`)).status).toBe(204);
+    // What is charged from now on is nothing.
+    const balance = async () => (await api.get('/account/balance')).body;
+    await until(async () => {
+      const { balance: all, available } = await balance();
+      return all === available;
+    });
+  }, 120_000);
+});
+
+/** Public addresses in the order in which existing clients ask (contract/4, section 3); the region is an address book. */
+describe.each(forms)('public addresses $form', ({ missing, start }) => {
+  const check = missing ? it.skip : it;
+  let nebo: Installation;
+  let api: Api;
+  let region: string;
+  let project: string;
+  beforeAll(async () => {
+    if (missing) return;
+    nebo = await start({ NEBO_DRIVERS: 'machines=simulated,networks=simulated' });
+    api = new Api(nebo.baseUrl, nebo.key, contract);
+    [{ id: region }] = (await api.get('/regions')).body.data;
+    [{ id: project }] = (await api.get('/projects')).body.data;
+  }, 120_000);
+  afterAll(() => nebo?.stop());
+
+  const wait = async (path: string, status: string) => {
+    const { body } = await api.get(`${path}?wait=${status}&timeout=30`);
+    expect(body).toMatchObject({ status });
+    return body;
+  };
+  const network = async (name: string, subnet: string) => {
+    const { id } = (await api.post('/vpcs', { name, subnet, cluster_id: region })).body;
+    return wait(`/vpcs/${id}`, 'active');
+  };
+
+  const machine = async (name: string, nic: Record<string, unknown>) => {
+    const [plan] = (await api.get('/vm-plans')).body.data;
+    const [image] = (await api.get(`/projects/${project}/images?cluster_id=${region}`)).body.images;
+    const { body } = await api.post(`/projects/${project}/vms`, {
+      ...{ name, hostname: name, image_id: image.id, vm_plan_id: plan.id, cluster_id: region },
+      ...{ default_user: 'me', period_days: 3, interfaces: [{ type: 'vpc', dhcp4: true, ...nic }] },
+    });
+    return wait(`/vms/${body.id}`, 'active');
+  };
+
+  check(
+    'order, attach to a machine’s interface, detach, attach again; available when the machine is gone',
+    async () => {
+      const vpc = await network('front', '10.30.0.0/24');
+      const vm = await machine('web', { vpc_id: vpc.id });
+      const [nic] = vm.interfaces.filter(({ vpc_id }: { vpc_id: string }) => vpc_id === vpc.id);
+
+      const fip = (await api.post('/floating-ips', { cluster_id: region, name: 'web' })).body;
+      expect(fip).toMatchObject({ status: 'available', target_kind: 'interface', vm_interface_id: null });
+      const path = `/floating-ips/${fip.id}`;
+      const attached = await api.post(`${path}/attach`, { vm_interface_id: nic.id });
+      expect(attached).toMatchObject({ status: 200, body: { vm_interface_id: nic.id, vm_id: vm.id } });
+      expect(['attaching', 'attached']).toContain(attached.body.status);
+      expect(await wait(path, 'attached')).toMatchObject({
+        address: fip.address,
+        internal_address: nic.ipv4_addresses[0].split('/')[0],
+        vm_project_id: project,
+        vpc_id: vpc.id,
+        auto_release: false,
+      });
+      expect((await api.get(`/vms/${vm.id}`)).body.floating_ips).toEqual([
+        { id: fip.id, address: fip.address, status: 'attached' },
+      ]);
+      expect(await api.post(`${path}/attach`, { vm_interface_id: nic.id })).toMatchObject({ status: 409 });
+      expect(await api.delete(path)).toMatchObject({
+        status: 409,
+        body: { error: { code: 'floating_ip_attached' } },
+      });
+
+      const headers = { 'content-type': 'application/json' };
+      const off = await api.post(`${path}/detach`, undefined, { headers });
+      expect(off).toMatchObject({ status: 200, body: { vm_interface_id: null, status: 'detaching' } });
+      expect(await wait(path, 'available')).toEqual(fip);
+      await api.post(`${path}/attach`, { vm_interface_id: nic.id });
+      await wait(path, 'attached');
+
+      expect((await api.delete(`/vms/${vm.id}`)).status).toBe(202);
+      await until(async () => (await api.get(`/vms/${vm.id}`)).status === 404);
+      expect(await wait(path, 'available')).toEqual(fip);
+      expect((await api.delete(path)).status).toBe(204);
+      expect((await api.get(path)).status).toBe(404);
+      expect((await api.delete(`/vpcs/${vpc.id}`)).status).toBe(204);
+    },
+  );
+
+  check('an address that is ordered with a machine goes with it; one taken off by hand stays', async () => {
+    const vpc = await network('own', '10.32.0.0/24');
+    for (const kept of [false, true]) {
+      const vm = await machine(kept ? 'kept' : 'gone', { vpc_id: vpc.id, floating_ip: true });
+      const path = `/floating-ips/${vm.floating_ips[0].id}`;
+      expect(await wait(path, 'attached')).toMatchObject({
+        auto_release: true,
+        vm_id: vm.id,
+        vm_interface_id: vm.interfaces[0].id,
+        vm_project_id: project,
+      });
+      if (kept) {
+        await api.post(`${path}/detach`);
+        expect(await wait(path, 'available')).toMatchObject({ auto_release: false });
+      }
+      expect((await api.delete(`/vms/${vm.id}`)).status).toBe(202);
+      await until(async () => (await api.get(`/vms/${vm.id}`)).status === 404);
+      expect((await api.get(path)).status).toBe(kept ? 200 : 404);
+      if (kept) expect((await api.delete(path)).status).toBe(204);
+    }
+    await until(async () => (await api.delete(`/vpcs/${vpc.id}`)).status === 204);
+  });
+
+  check(
+    'a NAT gateway with an ordered and with a brought address: every look of a client is one it understands',
+    async () => {
+      const vpc = await network('back', '10.31.0.0/24');
+      const path = `/vpcs/${vpc.id}`;
+      for (const brought of [null, (await api.post('/floating-ips', { cluster_id: region })).body]) {
+        expect((await api.get(path)).body).toMatchObject({ status: 'active', nat_gateway: null });
+        const enabled = await api.post(`${path}/nat-gateway`, brought ? { fip_id: brought.id } : {});
+        expect(enabled).toMatchObject({ status: 201, body: { enabled: true, last_error: null } });
+        const { fip_id, address } = enabled.body;
+        if (brought) expect([fip_id, address]).toEqual([brought.id, brought.address]);
+        expect(await api.post(`${path}/nat-gateway`)).toMatchObject({
+          status: 409,
+          body: { error: { code: 'nat_gateway_exists' } },
+        });
+        await until(async () => {
+          const { nat_gateway: seen } = (await api.get(path)).body;
+          expect(seen).toMatchObject({ enabled: true, fip_id, address });
+          expect(['attaching', 'attached']).toContain(seen.status);
+          return seen.status === 'attached';
+        });
+        expect((await api.get(`/floating-ips/${fip_id}`)).body).toMatchObject({
+          status: 'attached',
+          target_kind: 'vpc_nat',
+          vpc_id: vpc.id,
+          auto_release: true,
+        });
+        expect(await api.delete(path)).toMatchObject({
+          status: 409,
+          body: { error: { code: 'vpc_in_use' } },
+        });
+
+        const disabled = await api.delete(`${path}/nat-gateway`);
+        expect(disabled).toMatchObject({
+          status: 202,
+          body: { enabled: false, status: 'detaching', fip_id },
+        });
+        await until(async () => {
+          const { nat_gateway: shown } = (await api.get(path)).body;
+          const { status, body } = await api.get(`/floating-ips/${fip_id}`);
+          if (shown) expect(shown).toMatchObject({ fip_id, status: 'detaching' });
+          if (status === 404) {
+            expect(shown).toBeNull();
+            return true;
+          }
+          expect(body.auto_release).toBe(true);
+          if (body.target_kind === 'vpc_nat') expect(shown && body.vpc_id).toBe(vpc.id);
+          else expect(body).toMatchObject({ target_kind: 'interface', vpc_id: null, vm_interface_id: null });
+          return false;
+        });
+      }
+      expect((await api.delete(`${path}/nat-gateway`)).status).toBe(404);
+      expect((await api.delete(path)).status).toBe(204);
+      expect((await api.get('/floating-ips')).body.total).toBe(0);
+    },
+  );
+
+  check('a range that the operator adds to another region gives addresses there', async () => {
+    const far = await nebo.admin('region', 'add', '--name', 'far');
+    const order = () => api.post('/floating-ips', { cluster_id: far.id });
+    // A new region is known to all within 10 s.
+    await until(async () => (await order()).status === 503);
+    const added = await nebo.admin('pool', 'add', '--region', far.id, '--range', '198.51.100.4/32');
+    expect(added).toMatchObject({ range: '198.51.100.4/32', total: 1, free: 1 });
+    const ordered = await order();
+    expect(ordered).toMatchObject({ status: 201, body: { address: '198.51.100.4' } });
+    expect(await order()).toMatchObject({ status: 503, body: { error: { code: 'no_capacity' } } });
+    const { data } = await nebo.admin('pool', 'list');
+    expect(data).toMatchObject([
+      { range: '203.0.113.0/24', total: 256 },
+      { range: '198.51.100.4/32', held: 1 },
+    ]);
+    expect((await api.delete(`/floating-ips/${ordered.body.id}`)).status).toBe(204);
   });
 });
 

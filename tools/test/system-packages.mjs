@@ -4,8 +4,11 @@
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { userInfo } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ensureDebianPackages } from '../../libs/test-kit/src/debian.ts';
+import { buildTinyImage, hasTinyImage } from '../tiny-image/build.mjs';
 
 const wanted = [
   {
@@ -20,6 +23,9 @@ const wanted = [
   { package: 'bind9-dnsutils', file: ['/usr/bin/dig'], for: 'the name server asked by dig' },
   { package: 'git', file: ['/usr/lib/git-core/git-http-backend'], for: 'apps from git repositories' },
   { package: 'dnsmasq-base', file: ['/usr/sbin/dnsmasq'], for: 'VPCs with real packets' },
+  { package: 'conntrack', file: ['/usr/sbin/conntrack'], for: 'VPCs with real packets' },
+  { package: 'qemu-system-x86', file: ['/usr/bin/qemu-system-x86_64'], for: 'real machines' },
+  { package: 'qemu-utils', file: ['/usr/bin/qemu-img'], for: 'real machines' },
 ];
 const missing = wanted.filter(({ file }) => !file.some((path) => existsSync(path)));
 if (missing.length > 0) {
@@ -32,6 +38,16 @@ if (missing.length > 0) {
       );
     }
   }
+}
+
+// Once, and again when its recipe has changed: the cache folder of tests keeps it.
+const { NEBO_TEST_CACHE: own, XDG_CACHE_HOME: cache = join(userInfo().homedir, '.cache') } = process.env;
+const image = join(own || join(cache, 'nebo', 'test-kit'), 'tiny-image');
+if (!(await hasTinyImage(image))) {
+  console.error('… making the tiny image for tests of real machines');
+  await buildTinyImage(image).catch((error) => {
+    console.error(`  there is no tiny image, so tests of real machines skip: ${error.message}`);
+  });
 }
 
 // helm is built by the Go tool chain (minutes), so only where somebody asked for it; without it the chart's tests say so.

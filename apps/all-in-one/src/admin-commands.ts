@@ -1,4 +1,5 @@
 import type { Config } from '@nebo/service-kit/config';
+import { operatorTokenOf } from './operator-token.js';
 
 /** One request of an operator's command. */
 export interface AdminRequest {
@@ -8,13 +9,24 @@ export interface AdminRequest {
   body?: Record<string, unknown>;
 }
 
+/** Bytes that go before an operator's request, to be named in it. */
+export interface AdminUpload {
+  /** A path, or an address that is fetched here. */
+  from: { file: string } | { url: string };
+  service: string;
+  path: string;
+}
+
 /** One operator's command: its options and the request that it becomes. */
 export interface AdminCommand {
   usage: string;
   help: string;
   options: readonly string[];
   required: readonly string[];
-  request(given: Record<string, string>): AdminRequest;
+  /** @throws RangeError for options that do not go together */
+  upload?(given: Record<string, string>): AdminUpload;
+  /** @param uploaded the answer to the upload, where there is one */
+  request(given: Record<string, string>, uploaded?: Record<string, unknown>): AdminRequest;
 }
 
 /** A command that looks for itself, whether or not the installation runs. */
@@ -27,7 +39,11 @@ export interface LocalCommand {
    * @param url where the API answers
    * @returns the object for `--json`, the text for people, and whether all is well
    */
-  run(config: Config, url: string): Promise<{ result: object; text: string; ok: boolean }>;
+  run(
+    config: Config,
+    url: string,
+    given: Record<string, string>,
+  ): Promise<{ result: object; text: string; ok: boolean }>;
 }
 
 const list = (text: string | undefined) =>
@@ -206,6 +222,25 @@ export const adminCommands: Readonly<Record<string, AdminCommand>> = {
       body: {},
     }),
   },
+  'pool list': {
+    usage: '',
+    help: 'ranges of public addresses by region, with how many are held and free',
+    options: [],
+    required: [],
+    request: () => ({ method: 'GET', service: 'networking', path: '/pools' }),
+  },
+  'pool add': {
+    usage: '--region ID --range CIDR',
+    help: 'adds public addresses to a region, at most a /16 at once',
+    options: ['region', 'range'],
+    required: ['region', 'range'],
+    request: ({ region, range }) => ({
+      method: 'POST',
+      service: 'networking',
+      path: '/pools',
+      body: { region, range },
+    }),
+  },
   'plan list': {
     usage: '',
     help: 'sizes of machines; their prices are vm.<name>.month and vm.<name>.hour of the price list',
@@ -229,32 +264,58 @@ export const adminCommands: Readonly<Record<string, AdminCommand>> = {
   },
   'image list': {
     usage: '',
-    help: 'images that machines can be made from, with the regions that have them',
+    help: 'images, with the regions that have them; withdrawn ones too',
     options: [],
     required: [],
     request: () => ({ method: 'GET', service: 'compute', path: '/images' }),
   },
   'image add': {
     usage:
-      '--slug S --version V --name N --file NAME [--os-family F] [--min-disk GB] [--description T] [--region ID]',
-    help: 'registers an image for a region, or for all there are; the file is what the region’s driver has under that name',
-    options: ['slug', 'version', 'name', 'file', 'os-family', 'min-disk', 'description', 'region'],
-    required: ['slug', 'version', 'name', 'file'],
-    request: (given) =>
+      '--slug S --version V (--file PATH | --url URL) [--sha256 HEX] [--name N] [--os-family F] [--min-disk GB] [--description T] [--region ID]',
+    help: 'stores a disk file (qcow2, or raw with a partition table) and offers it as an image in a region, or in all there are',
+    options: [
+      'slug',
+      'version',
+      'file',
+      'url',
+      'sha256',
+      'name',
+      'os-family',
+      'min-disk',
+      'description',
+      'region',
+    ],
+    required: ['slug', 'version'],
+    upload: ({ file, url, sha256 }) => {
+      if ((file === undefined) === (url === undefined)) throw new RangeError('give either --file or --url');
+      return {
+        from: file === undefined ? { url: url! } : { file },
+        service: 'compute',
+        path: `/image-files${sha256 === undefined ? '' : `?sha256=${encodeURIComponent(sha256.toLowerCase())}`}`,
+      };
+    },
+    request: (given, uploaded) =>
       catalogue('/images', {
         slug: given['slug'],
         version: given['version'],
-        name: given['name'],
-        filename: given['file'],
+        name: given['name'] ?? `${given['slug']} ${given['version']}`,
+        sha256: uploaded?.['sha256'],
         os_family: given['os-family'],
         min_disk_gb: numberOf(given['min-disk']),
         description: given['description'],
         region: given['region'],
       }),
   },
+  'image withdraw': {
+    usage: '--image ID',
+    help: 'takes an image from the list; machines that were made of it keep it. The same file added again is offered again',
+    options: ['image'],
+    required: ['image'],
+    request: ({ image }) => catalogue('/images/withdraw', { image }),
+  },
 };
 
-/** Commands that need no running installation. */
+/** Commands that look at the installation as a whole; `doctor` also at one that does not run. */
 export const localCommands: Readonly<Record<string, LocalCommand>> = {
   doctor: {
     usage: '',
@@ -266,6 +327,21 @@ export const localCommands: Readonly<Record<string, LocalCommand>> = {
       const { doctorText, examine } = await import('./doctor.js');
       const result = await examine(config, url);
       return { result, text: doctorText(result), ok: result.ok };
+    },
+  },
+  audit: {
+    usage: '[--settle SECONDS]',
+    help: 'compares machines, networks, addresses and what is charged with what the regions’ hosts really have; exit code 1 when something is lost or left over',
+    options: ['settle'],
+    required: [],
+    run: async (config, url, { settle = '10' }) => {
+      if (!/^\d{1,4}$/.test(settle)) throw new RangeError('--settle must be a whole number of seconds');
+      const { audit, auditText } = await import('./audit/audit.js');
+      const { operatorDoor } = await import('./audit/snapshot.js');
+      const report = await audit(operatorDoor(url, operatorTokenOf(config)), {
+        settleSeconds: Number(settle),
+      });
+      return { result: report, text: auditText(report), ok: report.ok };
     },
   },
 };

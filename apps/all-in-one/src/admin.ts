@@ -1,16 +1,23 @@
 /** `npm run -s admin -- <command>`: the operator's commands, against the running installation. */
-import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { createReadStream, existsSync } from 'node:fs';
+import { Readable } from 'node:stream';
 import { parseArgs } from 'node:util';
 import { Config, ConfigError } from '@nebo/service-kit/config';
-import { MasterKey } from '@nebo/service-kit/secrets';
-import { type AdminCommand, adminCommands, type LocalCommand, localCommands } from './admin-commands.js';
+import {
+  type AdminCommand,
+  adminCommands,
+  type AdminRequest,
+  type AdminUpload,
+  type LocalCommand,
+  localCommands,
+} from './admin-commands.js';
+import { operatorTokenOf } from './operator-token.js';
 
 function usage(): string {
   const rows = Object.entries({ ...adminCommands, ...localCommands }).map(
     ([name, command]) => `  ${`${name} ${command.usage}`.trimEnd()}\n      ${command.help}`,
   );
-  return `npm run -s admin -- COMMAND [options] [--json]\n\n${rows.join('\n')}\n\nEach command prints one JSON object; doctor prints lines without --json. The installation must be running, except for\ndoctor; NEBO_HOME and NEBO_API_PORT say which one.\n`;
+  return `npm run -s admin -- COMMAND [options] [--json]\n\n${rows.join('\n')}\n\nEach command prints one JSON object; doctor and audit print lines without --json. The installation must be running, except for\ndoctor; NEBO_HOME and NEBO_API_PORT say which one.\n`;
 }
 
 /** Wrong use: the message and exit code 2. */
@@ -33,9 +40,13 @@ const apiUrl = (config: Config) =>
   config.text('NEBO_API_URL', `http://127.0.0.1:${config.port('NEBO_API_PORT', 4000)}`);
 
 async function runLocal(command: LocalCommand, args: string[]): Promise<void> {
-  readOptions(command, args);
+  const given = readOptions(command, args);
   const config = new Config();
-  const { result, text, ok } = await command.run(config, apiUrl(config));
+  const { result, text, ok } = await command.run(config, apiUrl(config), given).catch((error: unknown) =>
+    asked(() => {
+      throw error;
+    }),
+  );
   process.stdout.write(args.includes('--json') ? `${JSON.stringify(result)}\n` : text);
   if (!ok) process.exitCode = 1;
 }
@@ -53,25 +64,86 @@ async function run(words: string[]): Promise<void> {
   const command = adminCommands[name]!;
   const given = readOptions(command, words.slice(name.split(' ').length));
   const config = new Config();
-  const home = resolve(config.text('NEBO_HOME', '.nebo'));
-  const keyFile = resolve(config.text('NEBO_MASTER_KEY_FILE', `${home}/master.key`));
-  if (!existsSync(keyFile))
-    throw new UsageError(`${keyFile} is not there: start Nebo first (npm start), or set NEBO_HOME`);
-  const url = apiUrl(config);
-  const token = `nebo_operator_${MasterKey.fromFile(keyFile).derive('operator').toString('base64url')}`;
-  const { method, service, path, body } = command.request(given);
-  const answer = await fetch(`${url}/operator/v1/${service}${path}`, {
-    method,
-    headers: { authorization: `Bearer ${token}`, ...(body ? { 'content-type': 'application/json' } : {}) },
-    ...(body ? { body: JSON.stringify(body) } : {}),
-  }).catch(() => {
-    throw new Error(`Nebo does not answer at ${url}: start it with npm start, or set NEBO_API_PORT`);
-  });
-  const text = await answer.text();
-  if (!answer.ok) throw new Error(`${answer.status} ${messageOf(text)}`);
-  const result = text === '' ? {} : (JSON.parse(text) as unknown);
+  const operator = new Operator(
+    apiUrl(config),
+    asked(() => operatorTokenOf(config)),
+  );
+  const uploaded = command.upload ? await operator.upload(uploadOf(command, given)) : undefined;
+  const result = await operator.send(command.request(given, uploaded));
   process.stdout.write(`${JSON.stringify(Array.isArray(result) ? { data: result } : result)}\n`);
 }
+
+function uploadOf(command: AdminCommand, given: Record<string, string>): AdminUpload {
+  return asked(() => command.upload!(given));
+}
+
+/** What a command says of its options is wrong use. */
+function asked<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    throw error instanceof RangeError ? new UsageError(error.message) : error;
+  }
+}
+
+/** The operator's door of a running installation. */
+class Operator {
+  constructor(
+    private readonly url: string,
+    private readonly token: string,
+  ) {}
+
+  send({ method, service, path, body }: AdminRequest): Promise<unknown> {
+    return this.call(service, path, {
+      method,
+      ...(body ? { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) } : {}),
+    });
+  }
+
+  /** Sends a file, or what an address answers with, as it comes. */
+  async upload({ from, service, path }: AdminUpload): Promise<Record<string, unknown>> {
+    const body = 'file' in from ? fileStream(from.file) : await download(from.url);
+    const headers = { 'content-type': 'application/octet-stream' };
+    return (await this.call(service, path, {
+      method: 'POST',
+      headers,
+      body,
+      duplex: 'half',
+    })) as Record<string, unknown>;
+  }
+
+  private async call(service: string, path: string, init: RequestInit): Promise<unknown> {
+    const answer = await fetch(`${this.url}/operator/v1/${service}${path}`, {
+      ...init,
+      headers: { ...init.headers, authorization: `Bearer ${this.token}` } as Record<string, string>,
+    }).catch((error: unknown) => {
+      if (init.duplex) throw new Error(`the upload to ${this.url} failed: ${causeOf(error)}`);
+      throw new Error(`Nebo does not answer at ${this.url}: start it with npm start, or set NEBO_API_PORT`);
+    });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${answer.status} ${messageOf(text)}`);
+    return text === '' ? {} : (JSON.parse(text) as unknown);
+  }
+}
+
+function fileStream(path: string): ReadableStream {
+  if (!existsSync(path)) throw new UsageError(`${path} is not there`);
+  return Readable.toWeb(createReadStream(path)) as ReadableStream;
+}
+
+/** @throws Error unless the address answers 200 with a body */
+async function download(url: string): Promise<ReadableStream> {
+  const answer = await fetch(url).catch((error: unknown) => {
+    throw new Error(`${url}: ${causeOf(error)}`);
+  });
+  if (answer.status !== 200 || !answer.body) throw new Error(`${url} answers ${answer.status}`);
+  return answer.body;
+}
+
+const causeOf = (error: unknown): string => {
+  const { message, cause } = error as Error;
+  return cause instanceof Error ? cause.message : message;
+};
 
 function messageOf(text: string): string {
   try {

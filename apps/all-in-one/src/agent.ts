@@ -18,12 +18,14 @@ export async function startAgent(runtime: Runtime, peers: Peers, apiUrl: string)
     controlPlane: new HttpControlPlane({ url: apiUrl, token }),
     home: join(runtime.home, 'region-agent'),
     log: runtime.log.child({ service: 'region-agent' }),
+    // Stopping the installation stops everything (design.md, 7): the next start makes it again.
+    endsAll: true,
   });
   await agent.start();
   const notes = Object.entries(agent.status().drivers)
     .filter(([, choice]) => !choice.isolated)
-    .map(([area, { why }]) =>
-      area === 'machines' || area === 'networks'
+    .map(([area, { why, simulated }]) =>
+      simulated
         ? `${area} are simulated, nothing of them is real (${why})`
         : `${area} are NOT isolated from this machine (${why})`,
     );

@@ -139,20 +139,20 @@ function bus(config: Config, health: Health | null): Finding {
 
 async function drivers(config: Config): Promise<Finding[]> {
   try {
-    return Object.entries(await probeDrivers(config.env)).map(([area, { driver, isolated, why }]) => ({
-      area,
-      state: isolated ? 'ok' : 'note',
-      in_use: isolated ? driver : `${driver}, ${withoutIsolation(area)}`,
-      why,
-    }));
+    const choices = Object.entries(await probeDrivers(config.env));
+    return choices.map(([area, { driver, isolated, simulated, why }]) => {
+      const without = simulated ? 'nothing of it is real' : 'NOT isolated from this machine';
+      return {
+        area,
+        state: isolated ? 'ok' : 'note',
+        in_use: isolated ? driver : `${driver}, ${without}`,
+        why,
+      };
+    });
   } catch (error) {
     return [{ area: 'drivers', state: 'bad', in_use: 'none', why: (error as Error).message }];
   }
 }
-
-/** What the simulated driver of an area means: machines and networks have nothing that could be isolated. */
-const withoutIsolation = (area: string): string =>
-  area === 'machines' || area === 'networks' ? 'nothing of it is real' : 'NOT isolated from this machine';
 
 function inference(config: Config): Finding {
   const area = 'inference';

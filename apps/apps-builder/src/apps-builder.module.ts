@@ -21,6 +21,7 @@ import { ConnectionsController } from './git/connections.controller.js';
 import { ConnectionsService } from './git/connections.service.js';
 import { GitHosts } from './git/git-hosts.js';
 import { GitReach } from './git/git-reach.js';
+import { hears } from './hears.js';
 import { InternalController } from './internal/internal.controller.js';
 import { RoutesService } from './internal/routes.service.js';
 import { ReplicaMoney } from './rollouts/money.js';
@@ -37,6 +38,7 @@ import { CommitStatusLifecycle } from './sources/commit-status.lifecycle.js';
 import { HookLifecycle } from './sources/hook.lifecycle.js';
 import { PushLifecycle } from './sources/push.lifecycle.js';
 import { SourcesService } from './sources/sources.service.js';
+import { StandingService } from './standing/standing.service.js';
 
 /**
  * Apps from a folder or a git repository to what answers at the edge: sources, builds, revisions, replicas, routes,
@@ -93,6 +95,7 @@ import { SourcesService } from './sources/sources.service.js';
       CommitStatusLifecycle,
     ),
     Housekeeping,
+    StandingService,
   ],
 })
 export class AppsBuilderModule {}
@@ -101,6 +104,7 @@ export const appsBuilder: ServiceDefinition = {
   name: 'apps-builder',
   module: AppsBuilderModule,
   migrations: new URL('../prisma/migrations/', import.meta.url),
+  hears,
   // Log batches of agents are larger than what users send.
   bodyLimit: 4 * 1024 * 1024,
 };

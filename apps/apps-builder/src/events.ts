@@ -2,7 +2,7 @@ import { type Envelope, say } from '@nebo/bus';
 import { appsEvents, type AuditEvent, type KeyIdentity } from '@nebo/contracts';
 import type { Sql } from '@nebo/persistence';
 
-/** All that this service says; it hears nothing yet. */
+/** All that this service says; what it hears is in `hears.ts`. */
 export const says = appsEvents;
 
 /**

@@ -1,7 +1,13 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
-import { identityHeader, type KeyIdentity, type RegionInfo, type ServiceIdentity } from '@nebo/contracts';
+import {
+  type AccountStanding,
+  identityHeader,
+  type KeyIdentity,
+  type RegionInfo,
+  type ServiceIdentity,
+} from '@nebo/contracts';
 import { roleUrl } from '@nebo/persistence';
 import type { ServiceTarget, TargetAnswer, TargetCall } from '@nebo/service-kit';
 import { keyOf, startServices, type TestAnswer, type TestProcess } from '@nebo/service-kit/testing';
@@ -44,11 +50,14 @@ export class StubBilling {
   away = false;
   /** What a project's owner is answered with. */
   project: { status: number; body: unknown } = { status: 200, body: {} };
+  /** Accounts that are not in order. */
+  standing: AccountStanding[] = [];
   readonly spans = new Map<string, { open: Record<string, unknown>; closed: string | null }>();
   readonly target = new StubTarget((path, body: Record<string, string>) => {
     // Away is the money; without keys and projects no request comes here at all.
     if (path.startsWith('/internal/v1/owners/project/')) return this.project;
     if (this.away) return { status: 500, body: { error: { code: 'internal_error', message: 'away' } } };
+    if (path === '/internal/v1/standing') return { status: 200, body: this.standing };
     if (path.startsWith('/internal/v1/prices')) {
       return {
         status: 200,

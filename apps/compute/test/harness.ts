@@ -1,6 +1,8 @@
-import { generateKeyPairSync, randomUUID } from 'node:crypto';
+import { createHash, generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto';
 import type {
   AgentIdentity,
+  BackupState,
+  BlobRef,
   KeyIdentity,
   MachineState,
   ServiceIdentity,
@@ -46,9 +48,9 @@ export class Bench {
     readonly databaseUrl: string,
   ) {}
 
-  static async start(): Promise<Bench> {
+  static async start(env: Record<string, string> = {}): Promise<Bench> {
     const databaseUrl = await freshDatabase();
-    const bench = new Bench(await startServices({ databaseUrl, definitions: [compute] }), databaseUrl);
+    const bench = new Bench(await startServices({ databaseUrl, definitions: [compute], env }), databaseUrl);
     bench.connect();
     bench.region = (await bench.internal('GET', 'regions')).body[0].id;
     bench.image = (await bench.internal('GET', 'operator/images')).body[0].id;
@@ -63,6 +65,13 @@ export class Bench {
 
   close(): Promise<void> {
     return this.nebo.close();
+  }
+
+  /** Stops the process and starts another one on the same database. */
+  async reopen(): Promise<void> {
+    await this.nebo.close();
+    this.nebo = await startServices({ databaseUrl: this.databaseUrl, definitions: [compute] });
+    this.connect();
   }
 
   /** An operation of the contract. */
@@ -142,6 +151,7 @@ export class Bench {
 /** A region's agent in a test's hands: says what it is told to. */
 export class FakeAgent {
   readonly wanted = new Map<string, Wanted & { kind: 'vm' }>();
+  readonly backups = new Map<string, Wanted & { kind: 'backup' }>();
   cursor: string | null = null;
   private clock = Date.now();
 
@@ -150,12 +160,18 @@ export class FakeAgent {
     readonly identity: AgentIdentity = { kind: 'agent', region_id: bench.region, epoch: 1 },
   ) {}
 
-  call(method: string, path: string, body?: unknown): Promise<TestAnswer> {
+  call(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<TestAnswer> {
     return this.bench.nebo.request('compute', {
       method,
       path: `/agent/v1/compute/${path}`,
       as: this.identity,
       body,
+      headers,
     });
   }
 
@@ -165,7 +181,10 @@ export class FakeAgent {
     if (status !== 200) throw new Error(text);
     const answer = body as WantedAnswer;
     this.cursor = answer.cursor;
-    for (const item of answer.items) this.wanted.set(item.id, item as Wanted & { kind: 'vm' });
+    for (const item of answer.items) {
+      if (item.kind === 'backup') this.backups.set(item.id, item);
+      else this.wanted.set(item.id, item as Wanted & { kind: 'vm' });
+    }
     return answer;
   }
 
@@ -193,6 +212,48 @@ export class FakeAgent {
     });
     if (answer.status !== 200) throw new Error(answer.text);
     return answer.body.taken;
+  }
+
+  /** The newest word on a backup, once its generation is at least that. */
+  seeBackup(id: string, generation = 1): Promise<Wanted & { kind: 'backup' }> {
+    return eventually(`${id} wanted`, async () => {
+      await this.poll();
+      const item = this.backups.get(id);
+      return item && item.generation >= generation && item;
+    });
+  }
+
+  /** @returns how many observations were taken */
+  async observeBackup(
+    item: { id: string; generation: number },
+    state: BackupState,
+    more: { reason?: string; facts?: object } = {},
+  ): Promise<number> {
+    const { reason = null, facts = {} } = more;
+    const { id, generation } = item;
+    const at = new Date().toISOString();
+    const answer = await this.call('POST', 'observed', {
+      items: [{ kind: 'backup', id, generation, state, reason, facts, at }],
+    });
+    if (answer.status !== 200) throw new Error(answer.text);
+    return answer.body.taken;
+  }
+
+  /** Stores bytes as the region's. @returns the blob */
+  async put(bytes: Buffer): Promise<BlobRef> {
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    const headers = { 'content-type': 'application/octet-stream' };
+    const answer = await this.call('PUT', `blob/${sha256}`, bytes, headers);
+    if (answer.status !== 200) throw new Error(answer.text);
+    return answer.body;
+  }
+
+  /** Makes a backup as its region would. */
+  async back(id: string, bytes: Buffer = randomBytes(64), consistency = 'crash'): Promise<BlobRef> {
+    const item = await this.seeBackup(id);
+    const blob = await this.put(bytes);
+    await this.observeBackup(item, 'ready', { facts: { driver: 'fake', real: false, blob, consistency } });
+    return blob;
   }
 
   /** Takes a machine to `running` as its region would. */

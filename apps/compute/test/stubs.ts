@@ -1,6 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
-import type { PortClaimRequest, PortInfo } from '@nebo/contracts';
+import type {
+  AccountStanding,
+  PortAddressesRequest,
+  PortClaimRequest,
+  PortFloatingIpRequest,
+  PortInfo,
+  SpanCloseRequest,
+  SpanOpenRequest,
+} from '@nebo/contracts';
 import type { ServiceTarget, TargetAnswer, TargetCall } from '@nebo/service-kit';
 
 type Answer = { status: number; body: unknown };
@@ -42,6 +50,7 @@ export const prices: Readonly<Record<string, bigint>> = {
 
 interface Reservation {
   amount: bigint;
+  captured: bigint;
   state: 'held' | 'captured' | 'void';
   refunded: bigint;
 }
@@ -57,12 +66,21 @@ export class StubBilling {
   /** What a project's owner is answered with. */
   project: Answer = { status: 200, body: {} };
   readonly reservations = new Map<string, Reservation>();
+  /** Prices in force; a test may change one. */
+  readonly prices: Record<string, bigint> = { ...prices };
+  /** Accounts that are not in order. */
+  standing: AccountStanding[] = [];
+  /** Spans by the id of their machine. */
+  readonly spans = new Map<string, SpanOpenRequest & { ended_at: string | null }>();
   readonly target = new StubTarget((path, body: Record<string, string>) => {
     if (path.startsWith('/internal/v1/owners/project/')) return this.project;
     if (this.away) return error(500, 'internal_error');
+    if (path === '/internal/v1/standing') return { status: 200, body: this.standing };
+    if (path.endsWith('/span-open')) return this.openSpan(body as unknown as SpanOpenRequest);
+    if (path.endsWith('/span-close')) return this.closeSpan(body as unknown as SpanCloseRequest);
     if (path.startsWith('/internal/v1/prices')) {
       const prefix = new URL(path, 'http://x').searchParams.get('prefix')!;
-      const found = Object.entries(prices).filter(([id]) => id.startsWith(prefix));
+      const found = Object.entries(this.prices).filter(([id]) => id.startsWith(prefix));
       return {
         status: 200,
         body: found.map(([id, amount]) => ({ id, version: 7, amount: amount.toString(), unit: 'month' })),
@@ -74,19 +92,42 @@ export class StubBilling {
   /** What is charged and not paid back. */
   charged(id: string): bigint {
     const found = this.reservations.get(id);
-    return found?.state === 'captured' ? found.amount - found.refunded : 0n;
+    return found?.state === 'captured' ? found.captured - found.refunded : 0n;
+  }
+
+  /** What is only held. */
+  held(): bigint {
+    const held = [...this.reservations.values()].filter(({ state }) => state === 'held');
+    return held.reduce((sum, { amount }) => sum + amount, 0n);
+  }
+
+  private openSpan(request: SpanOpenRequest): Answer {
+    const vm = request.resource.replace('vm:', '');
+    const known = this.spans.get(vm);
+    if (known && known.operation_id !== request.operation_id) return error(409, 'operation_reused');
+    if (!known) this.spans.set(vm, { ...request, ended_at: null });
+    return { status: 200, body: {} };
+  }
+
+  private closeSpan({ operation_id, ended_at }: SpanCloseRequest): Answer {
+    const known = [...this.spans.values()].find((span) => span.operation_id === operation_id);
+    if (!known) return error(404, 'not_found');
+    if (known.ended_at !== null && known.ended_at !== ended_at) return error(409, 'already_closed');
+    known.ended_at = ended_at;
+    return { status: 200, body: {} };
   }
 
   private money(
     name: string,
-    { operation_id: id = '', amount = '0' }: Record<string, string>,
+    { operation_id: id = '', amount = '' }: Record<string, string>,
   ): Answer | undefined {
     const known = this.reservations.get(id);
     const ok = { status: 200, body: {} };
     if (name === 'reserve') {
       if (BigInt(amount) > this.available) return error(402, 'insufficient_balance');
       this.available -= BigInt(amount);
-      this.reservations.set(id, { amount: BigInt(amount), state: 'held', refunded: 0n });
+      const held = BigInt(amount);
+      this.reservations.set(id, { amount: held, captured: held, state: 'held', refunded: 0n });
       return ok;
     }
     if (!known) return error(404, 'not_found');
@@ -94,13 +135,19 @@ export class StubBilling {
       if (this.captureAway) return error(503, 'billing_unavailable');
       if (this.expired) known.state = 'void';
       if (known.state === 'void') return error(409, 'expired');
-      known.state = 'captured';
+      if (known.state === 'held') {
+        known.state = 'captured';
+        known.captured = amount === '' ? known.amount : BigInt(amount);
+        this.available += known.amount - known.captured;
+      } else if (amount !== '' && BigInt(amount) !== known.captured) return error(409, 'already_captured');
     } else if (name === 'void') {
       if (known.state === 'captured') return error(409, 'already_captured');
+      if (known.state === 'held') this.available += known.amount;
       known.state = 'void';
     } else if (name === 'refund') {
       if (known.state !== 'captured') return error(409, 'not_captured');
-      known.refunded = known.amount;
+      if (known.refunded === 0n) this.available += known.captured;
+      known.refunded = known.captured;
     }
     return ok;
   }
@@ -112,6 +159,10 @@ export class StubNetworking {
   away = false;
   /** Refuse claims with this code. */
   refuse: string | null = null;
+  /** Refuse floating IPs with this status and code. */
+  refuseAddresses: [status: number, code: string] | null = null;
+  /** Calls of `addresses`. */
+  reads = 0;
   /** Owners of VPCs by id. */
   readonly owners = new Map<string, string>();
   readonly ports = new Map<string, PortInfo>();
@@ -123,6 +174,13 @@ export class StubNetworking {
       const account_id = this.owners.get(vpc);
       return account_id ? { status: 200, body: { account_id, project_id: null, parents: [] } } : undefined;
     }
+    if (path.endsWith('/addresses')) {
+      this.reads += 1;
+      const { ids } = body as unknown as PortAddressesRequest;
+      return { status: 200, body: { ports: ids.flatMap((id) => this.ports.get(id) ?? []) } };
+    }
+    if (path.endsWith('/floating-ips/order'))
+      return this.orderAddress(body as unknown as PortFloatingIpRequest);
     if (path.endsWith('/release')) {
       this.ports.delete(body.operation_id);
       return { status: 200, body: {} };
@@ -140,8 +198,17 @@ export class StubNetworking {
       prefix: 24,
       gateway: '10.16.0.1',
       mac: `02:00:00:00:00:${number.toString(16).padStart(2, '0')}`,
+      floating_ip: null,
     };
     this.ports.set(port.id, port);
     return { status: 200, body: port };
   });
+
+  private orderAddress({ operation_id, port_id }: PortFloatingIpRequest): Answer {
+    if (this.refuseAddresses) return error(...this.refuseAddresses);
+    const port = this.ports.get(port_id);
+    if (!port) return error(404, 'not_found');
+    port.floating_ip ??= { id: operation_id, address: `203.0.113.${(this.next += 1)}`, status: 'attaching' };
+    return { status: 200, body: port };
+  }
 }

@@ -1,6 +1,10 @@
 import { on } from '@nebo/bus';
 import {
+  accountResumed,
+  accountSuspended,
   appsEvents,
+  balanceEmpty,
+  balanceLow,
   computeEvents,
   inferenceEvents,
   keyChanged,
@@ -11,7 +15,15 @@ import {
 import { AuditIntake } from './audit/audit-intake.js';
 
 /** All that this service says. */
-export const says = { keyChanged, priceChanged, sliceRecall };
+export const says = {
+  keyChanged,
+  priceChanged,
+  sliceRecall,
+  balanceLow,
+  balanceEmpty,
+  accountSuspended,
+  accountResumed,
+};
 
 /** All that it hears: what was done to apps, models, machines and networks, for the audit log. The rest comes by internal operations. */
 export const hears = [

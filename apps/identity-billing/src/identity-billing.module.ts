@@ -19,6 +19,7 @@ import { ReconcileService } from './ledger/reconcile.service.js';
 import { SpansService } from './ledger/spans.service.js';
 import { MembersService } from './members/members.service.js';
 import { BillingMetrics } from './observe/billing-metrics.js';
+import { InventoryController } from './operator/inventory.controller.js';
 import { OperatorController } from './operator/operator.controller.js';
 import { PricesController } from './prices/prices.controller.js';
 import { PricesService } from './prices/prices.service.js';
@@ -32,6 +33,8 @@ import { SlicesController, SlicesOperatorController } from './slices/slices.cont
 import { SlicesOperations } from './slices/slices.operations.js';
 import { SettleService } from './slices/settle.service.js';
 import { SlicesService } from './slices/slices.service.js';
+import { StandingController } from './standing/standing.controller.js';
+import { StandingService } from './standing/standing.service.js';
 import { UsageController } from './usage/usage.controller.js';
 import { UsageExport, UsageTable } from './usage/usage-export.js';
 import { UsageService } from './usage/usage.service.js';
@@ -43,6 +46,7 @@ import { UsageService } from './usage/usage.service.js';
     AccountsInternalController,
     AuditController,
     AuditInternalController,
+    InventoryController,
     KeysInternalController,
     LedgerController,
     MoneyController,
@@ -53,6 +57,7 @@ import { UsageService } from './usage/usage.service.js';
     RateController,
     SlicesController,
     SlicesOperatorController,
+    StandingController,
     UsageController,
   ],
   providers: [
@@ -77,6 +82,7 @@ import { UsageService } from './usage/usage.service.js';
     SlicesOperations,
     SlicesService,
     SpansService,
+    StandingService,
     UsageTable,
     UsageExport,
     UsageService,

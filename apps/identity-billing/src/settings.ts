@@ -14,6 +14,14 @@ export class Settings {
   /** Path of the price file, when another than the installation's own is wanted. */
   readonly pricesFile: string | undefined;
   readonly kafkaBrokers: readonly string[];
+  /** Below this much an account is told to be low, 10⁻⁹ rubles. */
+  readonly balanceLow: Nano;
+  /** Hours that what is charged by time goes on with nothing left. */
+  readonly graceHours: number;
+  /** Days that what belongs to a suspended account is kept. */
+  readonly keepDays: number;
+  /** Seconds between two comparisons of the accounts' standing with their money. */
+  readonly standingSeconds: number;
   /** Seconds that a router may hold from a slice without hearing of it again. */
   readonly sliceTermSeconds: number;
 
@@ -24,6 +32,10 @@ export class Settings {
     this.reconcileSeconds = config.int('NEBO_RECONCILE_SECONDS', 3_600, { min: 1, max: 86_400 });
     this.pricesFile = config.optional('NEBO_PRICES_FILE');
     this.kafkaBrokers = config.list('NEBO_KAFKA_BROKERS');
+    this.balanceLow = rubles(config, 'NEBO_BALANCE_LOW', '100');
+    this.graceHours = config.int('NEBO_GRACE_HOURS', 72, { max: 8_760 });
+    this.keepDays = config.int('NEBO_KEEP_DAYS', 14, { max: 3_650 });
+    this.standingSeconds = config.int('NEBO_STANDING_SECONDS', 15, { min: 1, max: 3_600 });
     this.sliceTermSeconds = config.int('NEBO_SLICE_TERM', 30, { min: 1, max: 3_600 });
   }
 }

@@ -29,6 +29,16 @@ const operations: [string, string, string, string, string, string][] = [
     'vpc:write',
     'vpc',
   ],
+  ['post', '/vpcs/{vpc_id}/nat-gateway', 'networking_enable_nat_gateway', '201', 'vpc:write', 'vpc'],
+  ['delete', '/vpcs/{vpc_id}/nat-gateway', 'networking_disable_nat_gateway', '202', 'vpc:write', 'vpc'],
+  ...(['attach', 'detach'] as const).map((verb): [string, string, string, string, string, string] => [
+    'post',
+    `/floating-ips/{fip_id}/${verb}`,
+    `networking_${verb}_floating_ip`,
+    '200',
+    'floating_ip:write',
+    'floating_ip',
+  ]),
   ['get', '/floating-ips', 'networking_list_floating_ips', '200', 'floating_ip:read', 'list'],
   ['post', '/floating-ips', 'networking_create_floating_ip', '201', 'floating_ip:write', 'account'],
   ['get', '/floating-ips/{fip_id}', 'networking_get_floating_ip', '200', 'floating_ip:read', 'floating_ip'],
@@ -98,11 +108,21 @@ describe('the contract of networking', () => {
     );
   });
 
-  it('lists take a region and a page; the read of a VPC can wait', () => {
+  it('bodies: an interface is needed, the address of a gateway is not, nor its body', () => {
+    expect(schemas['V1FloatingIPAttach']!.required).toEqual(['vm_interface_id']);
+    expect(Object.keys(schemas['V1NatGatewayEnable']!.properties)).toEqual(['fip_id']);
+    expect(schemas['V1NatGatewayEnable']!.required).toBeUndefined();
+    expect(paths['/vpcs/{vpc_id}/nat-gateway']!['post']!.requestBody?.required).toBe(false);
+    expect(paths['/floating-ips/{fip_id}/attach']!['post']!.requestBody?.required).toBe(true);
+    expect(paths['/floating-ips/{fip_id}/detach']!['post']!.requestBody).toBeUndefined();
+  });
+
+  it('lists take a region and a page; the reads of a VPC and of a floating IP can wait', () => {
     const names = (path: string) =>
       paths[path]!['get']!.parameters.filter((parameter) => parameter.in === 'query').map(({ name }) => name);
     for (const path of ['/vpcs', '/floating-ips'])
       expect(names(path).sort()).toEqual(['cluster_id', 'limit', 'offset']);
-    expect(names('/vpcs/{vpc_id}').sort()).toEqual(['timeout', 'wait']);
+    for (const path of ['/vpcs/{vpc_id}', '/floating-ips/{fip_id}'])
+      expect(names(path).sort()).toEqual(['timeout', 'wait']);
   });
 });

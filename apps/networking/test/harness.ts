@@ -6,6 +6,7 @@ import type {
   Observed,
   RegionInfo,
   ServiceIdentity,
+  V1FloatingIP,
   V1Vpc,
   Wanted,
   WantedAnswer,
@@ -161,6 +162,31 @@ export class Bench {
     });
   }
 
+  /** A fresh VPC that its region has made. */
+  async activeVpc(agent: FakeAgent, more: Record<string, unknown> = {}, as = this.key): Promise<V1Vpc> {
+    const { id } = await this.vpc(more, as);
+    await agent.answer(id, 'active');
+    return (await this.api('GET', `vpcs/${id}?wait=active&timeout=20`, undefined, as)).body;
+  }
+
+  /** Orders a floating IP for the bench's account. */
+  async address(more: Record<string, unknown> = {}, as = this.key): Promise<V1FloatingIP> {
+    const answer = await this.api('POST', 'floating-ips', { cluster_id: region, ...more }, as);
+    if (answer.status !== 201) throw new Error(answer.text);
+    return answer.body;
+  }
+
+  /** Actions of the account's audit log and events, in their order: what was said since the start. */
+  async said(resource: string): Promise<string[]> {
+    const rows = await this.sql<{ envelope: { type: string; data: Record<string, unknown> } }>(
+      `select envelope from outbox where envelope::text like '%' || $1 || '%' order by seq`,
+      [resource],
+    );
+    return rows.map(({ envelope: { type, data } }) =>
+      type.includes('.audit.') ? `${String(data['actor']).split(':')[0]} ${String(data['action'])}` : type,
+    );
+  }
+
   /** SQL as the database's owner, past row-level security. */
   async sql<R extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<R[]> {
     const client = new pg.Client({ connectionString: this.databaseUrl });
@@ -235,13 +261,46 @@ export class FakeAgent {
     return answer.body.taken;
   }
 
-  /** Fetches one VPC as it is wanted now and says what became of it. */
-  async answer(id: string, state: string, reason: string | null = null): Promise<WantedVpc> {
-    await this.poll();
-    const item = this.wanted.get(id);
-    if (!item) throw new Error(`${id} is not wanted`);
-    await this.observe(item, state, { reason });
+  /**
+   * Fetches one VPC as it is wanted now and says what became of it.
+   * @param faults floating IPs that do not work, with the reason; all others do
+   */
+  async answer(
+    id: string,
+    state: string,
+    reason: string | null = null,
+    faults: Record<string, string> = {},
+  ): Promise<WantedVpc> {
+    const item = await eventually(`${id} is wanted as it is now`, async () => {
+      await this.poll();
+      const known = this.wanted.get(id);
+      const rows = await this.bench.sql<{ generation: number }>('select generation from vpc where id = $1', [
+        id,
+      ]);
+      // A row that was locked is in the next answer.
+      return known?.generation === rows[0]?.generation && known;
+    });
+    const { ports, floating_ips, nat } = item.spec;
+    const all = [...floating_ips.map((fip) => fip.id), ...(nat ? [nat.id] : [])];
+    const working = all.filter((fip) => !(fip in faults));
+    const facts = { driver: 'fake', real: false, ports: ports.length, floating_ips: working, faults };
+    await this.observe(item, state, { reason, ...(state === 'active' ? { facts } : {}) });
     return item;
+  }
+
+  /** Makes all so that is wanted, until it is told to stop. @returns what stops it */
+  obey(): () => Promise<void> {
+    let over = false;
+    const work = (async () => {
+      while (!over) {
+        for (const { id, gone } of (await this.poll()).items) await this.answer(id, gone ? 'gone' : 'active');
+        await new Promise((resolve) => setTimeout(resolve, 25));
+      }
+    })();
+    return () => {
+      over = true;
+      return work;
+    };
   }
 }
 

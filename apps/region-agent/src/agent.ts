@@ -1,12 +1,16 @@
-import { mkdir } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type AgentKind, type Wanted } from '@nebo/contracts';
+import { type AgentKind, type RegionCapacity, type Wanted } from '@nebo/contracts';
 import { type EgressProxy, parseAllowList, startEgressProxy } from '@nebo/safe-net';
 import { type AgentLog } from './agent-log.js';
 import { type ControlPlane, type ServicePlane, Superseded } from './control/control-plane.js';
 import { createDrivers, type AgentDrivers } from './drivers/create.js';
+import { type DriverChoice } from './drivers/probe.js';
 import { type BlobAccess, type Egress } from './drivers/types.js';
+import { InventoryTeller } from './inventory/inventory-teller.js';
+import { lookAround } from './inventory/look.js';
 import { LogShipper } from './log/log-shipper.js';
+import { BackupWorker } from './reconcile/backup-worker.js';
 import { BuildWorker } from './reconcile/build-worker.js';
 import { Follower } from './reconcile/follower.js';
 import { MachineWorker } from './reconcile/machine-worker.js';
@@ -28,26 +32,34 @@ export interface RegionAgentOptions {
   drivers?: AgentDrivers;
   /** The guarded proxy for builds and replicas; null: they have no way out. Default: one that the agent runs itself. */
   egress?: Egress | null;
+  /**
+   * Whether an orderly stop ends machines and takes networks away too, as a process must that is a whole installation. Default
+   * false: both go on without the agent, and the next one adopts what is wanted and removes the rest. An agent whose region
+   * another one has taken never touches them: they are the other one's now.
+   */
+  endsAll?: boolean;
   settings?: Partial<AgentSettings>;
 }
 
 export interface AgentSettings {
   /** Builds at a time. */
   builds: number;
+  /** Backups at a time. */
+  backups: number;
   /** Seconds that a question for news may wait. */
   waitSeconds: number;
   /** Milliseconds between full comparisons. */
   fullMs: number;
 }
 
-const defaults: AgentSettings = { builds: 2, waitSeconds: 30, fullMs: 60_000 };
+const defaults: AgentSettings = { builds: 2, backups: 2, waitSeconds: 30, fullMs: 60_000 };
 
 /** What the agent is doing, for health checks. */
 export interface AgentStatus {
   state: 'starting' | 'connecting' | 'connected' | 'superseded' | 'stopped';
   region_id: string | null;
   epoch: number | null;
-  drivers: Record<string, { driver: string; isolated: boolean; why: string }>;
+  drivers: Record<string, DriverChoice>;
 }
 
 /** Makes an agent; nothing happens before `start`. */
@@ -74,9 +86,11 @@ export class RegionAgent {
   private readonly silent = new Set<string>();
   private readonly outcomes: Outcomes;
   private readonly blobs: BlobAccess;
+  private readonly machineBlobs: BlobAccess;
   private drivers: AgentDrivers | null;
   private proxy: EgressProxy | null = null;
   private places: Places;
+  private readonly backupPlaces: Places;
   private loop: Promise<void> = Promise.resolve();
   private stopped: Promise<void> | null = null;
   private current: AgentStatus = { state: 'starting', region_id: null, epoch: null, drivers: {} };
@@ -86,6 +100,7 @@ export class RegionAgent {
     this.settings = { ...defaults, ...options.settings };
     this.drivers = options.drivers ?? null;
     this.places = new Places(this.settings.builds);
+    this.backupPlaces = new Places(this.settings.backups);
     this.outcomes = new Outcomes(join(home, 'outcomes'));
     const send = this.guarded.bind(this);
     this.shipper = new LogShipper({
@@ -101,10 +116,12 @@ export class RegionAgent {
     this.workers = new WorkerSet((kind, id) => this.makeWorker(kind, id), log);
     this.networkWorkers = new WorkerSet((kind, id) => this.makeNetworkWorker(kind, id), log);
     this.machineWorkers = new WorkerSet((kind, id) => this.makeMachineWorker(kind, id), log);
-    this.blobs = {
-      get: (sha256, signal) => send(controlPlane.getBlob(sha256, signal)),
-      put: (blob, source, signal) => send(controlPlane.putBlob(blob.sha256, blob.bytes, source, signal)),
-    };
+    const blobsOf = (plane: Pick<ServicePlane, 'getBlob' | 'putBlob'>): BlobAccess => ({
+      get: (sha256, signal) => send(plane.getBlob(sha256, signal)),
+      put: (blob, source, signal) => send(plane.putBlob(blob.sha256, blob.bytes, source, signal)),
+    });
+    this.blobs = blobsOf(controlPlane);
+    this.machineBlobs = blobsOf(controlPlane.of('compute'));
   }
 
   status(): AgentStatus {
@@ -126,10 +143,13 @@ export class RegionAgent {
       this.drivers = await createDrivers({ home, log, runs, egress: way });
     }
     for (const [area, choice] of Object.entries(this.drivers.choices)) {
-      const fields = { area, driver: choice.driver, isolated: choice.isolated };
-      if (choice.isolated) log.info(fields, `${area}: ${choice.driver}, ${choice.why}`);
+      const { driver, isolated, simulated } = choice;
+      const fields = { area, driver, isolated, simulated };
+      // What is not real has nothing to isolate.
+      if (isolated || simulated) log.info(fields, `${area}: ${choice.driver}, ${choice.why}`);
       else log.warn(fields, `${area}: ${choice.driver}, NOT ISOLATED: ${choice.why}`);
     }
+    await rm(this.backupDir(), { recursive: true, force: true });
     await Promise.all([
       this.drivers.builds.start(),
       this.drivers.replicas.start(),
@@ -173,8 +193,12 @@ export class RegionAgent {
     await this.loop;
     await Promise.all([this.workers.stop(), this.networkWorkers.stop(), this.machineWorkers.stop()]);
     await this.drivers?.replicas.stop();
-    await this.drivers?.networks.stop();
+    if (state === 'stopped' && this.options.endsAll) {
+      await this.drivers?.machines.halt?.();
+      await this.drivers?.networks.clear();
+    }
     await this.drivers?.machines.stop();
+    await this.drivers?.networks.stop();
     await this.proxy?.stop();
     const reporters = [this.reporter, this.networkReporter, this.machineReporter];
     await Promise.all([this.shipper.stop(graceMs), ...reporters.map((reporter) => reporter.stop(graceMs))]);
@@ -205,6 +229,16 @@ export class RegionAgent {
       this.follower('compute', controlPlane.of('compute'), this.machineReporter, (items, full) =>
         this.applyMachines(items, full),
       ).run(signal),
+      new InventoryTeller({
+        plane: controlPlane,
+        log: this.options.log,
+        waitSeconds: this.settings.waitSeconds,
+        look: () => {
+          const { machines } = this.drivers!;
+          return lookAround({ drivers: this.drivers!, host: machines.onHost?.bind(machines) ?? null });
+        },
+        onSuperseded: () => this.supersede(),
+      }).run(signal),
     ]);
   }
 
@@ -214,7 +248,7 @@ export class RegionAgent {
     const backoff = new Backoff(200, 5_000);
     for (let quiet = false; !signal.aborted; quiet = true) {
       try {
-        const { region_id, epoch } = await controlPlane.openSession(signal);
+        const { region_id, epoch } = await controlPlane.openSession(await this.capacity(), signal);
         this.current = { ...this.current, state: 'connected', region_id, epoch };
         log.info({ region: region_id, epoch }, 'took the region');
         return true;
@@ -230,6 +264,18 @@ export class RegionAgent {
       }
     }
     return false;
+  }
+
+  /** What the machines' driver can hold; a host that cannot say must not keep the agent from its work. */
+  private capacity(): Promise<RegionCapacity | null> {
+    return this.drivers!.machines.capacity().catch((error: unknown) => {
+      this.options.log.warn({ error: String(error) }, 'nobody knows what this host can hold');
+      return null;
+    });
+  }
+
+  private backupDir(): string {
+    return join(this.options.home, 'backups');
   }
 
   private follower(
@@ -285,7 +331,12 @@ export class RegionAgent {
     const listed = this.machineWorkers.apply(items, full);
     if (!full) return;
     const { machines } = this.drivers!;
-    for (const { id } of await machines.list()) if (!listed.has(`vm/${id}`)) await machines.remove(id);
+    for (const { id } of await machines.list()) {
+      if (listed.has(`vm/${id}`)) continue;
+      await machines.remove(id).catch((error: unknown) => {
+        this.options.log.error({ vm: id, error: String(error) }, 'could not end what is not wanted');
+      });
+    }
   }
 
   private makeWorker(kind: AgentKind, id: string): Worker | null {
@@ -300,9 +351,11 @@ export class RegionAgent {
 
   private makeMachineWorker(kind: AgentKind, id: string): Worker | null {
     const { machines: driver } = this.drivers!;
-    return kind === 'vm'
-      ? new MachineWorker(id, { driver, reporter: this.machineReporter, log: this.options.log })
-      : null;
+    const parts = { driver, blobs: this.machineBlobs, reporter: this.machineReporter, log: this.options.log };
+    if (kind === 'vm') return new MachineWorker(id, parts);
+    if (kind === 'backup')
+      return new BackupWorker(id, { ...parts, places: this.backupPlaces, dir: this.backupDir() });
+    return null;
   }
 
   private makeNetworkWorker(kind: AgentKind, id: string): Worker | null {

@@ -69,9 +69,10 @@ export async function startAgent(
   buildLimits: Partial<BuildLimits> = {},
   egress: Egress | null = null,
   networks: DriverName = 'simulated',
+  endsAll = false,
 ): Promise<RegionAgent> {
   const choices = await probeDrivers({
-    NEBO_DRIVERS: `builds=${driver},replicas=${driver},networks=${networks}`,
+    NEBO_DRIVERS: `builds=${driver},replicas=${driver},networks=${networks},machines=simulated`,
   });
   const runs = new Runs(home, testLog);
   const drivers = await createDrivers({
@@ -88,6 +89,7 @@ export async function startAgent(
     home,
     log: testLog,
     drivers,
+    endsAll,
     settings: { fullMs: 2_000, waitSeconds: 2 },
   });
   await agent.start();

@@ -2,10 +2,12 @@ import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, type Socket } from 'node:net';
 import {
+  type BackupSpec,
   type BuildSpec,
   type LogBatch,
   type MachineSpec,
   type Observed,
+  type RegionCapacity,
   type ReplicaSpec,
   type VpcSpec,
   type Wanted,
@@ -15,11 +17,12 @@ type Spec =
   | { kind: 'build'; spec: BuildSpec }
   | { kind: 'replica'; spec: ReplicaSpec }
   | { kind: 'vpc'; spec: VpcSpec }
-  | { kind: 'vm'; spec: MachineSpec };
+  | { kind: 'vm'; spec: MachineSpec }
+  | { kind: 'backup'; spec: BackupSpec };
 
 /** Which service serves a kind. */
 const serviceOf = (kind: string) => services[kind] ?? 'apps-builder';
-const services: Readonly<Record<string, string>> = { vpc: 'networking', vm: 'compute' };
+const services: Readonly<Record<string, string>> = { vpc: 'networking', vm: 'compute', backup: 'compute' };
 
 const body = async (request: IncomingMessage) => {
   const parts: Buffer[] = [];
@@ -31,11 +34,15 @@ const body = async (request: IncomingMessage) => {
 export class FakeControlPlane {
   readonly token = 'region-token';
   epoch = 0;
+  /** What the last agent said that the region holds. */
+  capacity: RegionCapacity | null = null;
   readonly blobs = new Map<string, Buffer>();
   readonly observed: Observed[] = [];
   /** Lines by stream and number, doubles dropped as the real one does. */
   readonly logs = new Map<string, Map<number, string>>();
   readonly done = new Set<string>();
+  /** Answers of the next PUTs of blobs, before any is taken. */
+  readonly putAnswers: number[] = [];
   /** Every number received, doubles too. */
   readonly received = new Map<string, number[]>();
   /** Log batches that are taken but whose answer is lost. */
@@ -126,7 +133,13 @@ export class FakeControlPlane {
     };
     if (this.refuse) return void request.socket.destroy();
     if (request.headers.authorization !== `Bearer ${this.token}`) return say(401);
-    if (url.pathname === '/agent/v1/session') return say(200, { region_id: 'region-1', epoch: ++this.epoch });
+    if (url.pathname === '/agent/v1/session') {
+      const { capacity = null } = JSON.parse(String(await body(request))) as {
+        capacity?: RegionCapacity | null;
+      };
+      this.capacity = capacity;
+      return say(200, { region_id: 'region-1', epoch: ++this.epoch });
+    }
     if (Number(request.headers['x-nebo-agent-epoch']) !== this.epoch) return say(409);
     const [, service, action, name = ''] = /^\/agent\/v1\/([^/]+)\/([^/]+)\/?(.*)$/.exec(url.pathname) ?? [];
     if (!service || !['apps-builder', 'networking', 'compute'].includes(service)) return say(404);
@@ -144,6 +157,8 @@ export class FakeControlPlane {
       );
     if (request.method === 'PUT') {
       const bytes = await body(request);
+      const answer = this.putAnswers.shift();
+      if (answer !== undefined) return say(answer);
       const { sha256 } = this.put(bytes);
       return say(sha256 === name ? 201 : 422);
     }

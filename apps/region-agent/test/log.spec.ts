@@ -164,6 +164,7 @@ describe('small parts', () => {
     expect(replicas).toEqual({
       driver: 'simulated',
       isolated: false,
+      simulated: false,
       why: 'plain processes, asked for by NEBO_DRIVERS',
     });
   });

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { SimulatedMachineDriver } from '../src/drivers/simulated/machines.js';
+import { type SimulatedAct, SimulatedMachineDriver } from '../src/drivers/simulated/machines.js';
 import { MachineWorker } from '../src/reconcile/machine-worker.js';
 import { type Observation, Reporter } from '../src/reconcile/reporter.js';
 import { type MachineSpec } from '@nebo/contracts';
 import { eventually, later, type Stage, stage, startAgent, testLog } from './agent-kit.js';
-import { machineDriverSuite, machineSpec } from './machine-driver-suite.js';
+import { machineDriverSuite, machineSpec, noBlobs } from './machine-driver-suite.js';
 
 const quick = { create: 5, start: 10, stop: 5, remove: 5 };
 
@@ -23,18 +23,91 @@ machineDriverSuite('simulated', async () => {
 describe('the simulated driver', () => {
   it('drops half a file of a killed process, and keeps no name, key or user data', async () => {
     const dir = await mkdtemp(join(tmpdir(), 'nebo-machines-'));
-    await writeFile(join(dir, 'abc.json'), '{"id":');
-    await writeFile(join(dir, 'abc.json.new'), '{}');
+    await writeFile(
+      join(dir, 'machines.log'),
+      `{"id":"a","state":"stopped"}\n{"id":"a","gone":true}\n{"id":`,
+    );
     const driver = new SimulatedMachineDriver({ dir, timings: quick });
     await driver.start();
-    expect(await readdir(dir)).toEqual([]);
+    expect(await driver.list()).toEqual([]);
     await driver.ensure(randomUUID(), machineSpec({ name: 'secret-name', user_data: 'password' }), {
       signal: new AbortController().signal,
       creating: () => undefined,
+      blobs: noBlobs,
     });
     const [file] = await readdir(dir);
     expect(await readFile(join(dir, file!), 'utf8')).not.toMatch(/secret|password/);
     await rm(dir, { recursive: true, force: true });
+  });
+});
+
+describe('the simulated driver’s file', () => {
+  let dir: string;
+  const file = () => join(dir, 'machines.log');
+  const bytes = async () => (await readFile(file())).length;
+  const lines = async () => (await readFile(file(), 'utf8')).split('\n').filter(Boolean).length;
+  const io = { signal: new AbortController().signal, creating: () => undefined, blobs: noBlobs };
+  const still = { create: 0, restore: 0, start: 0, stop: 0, backup: 0, remove: 0 };
+  beforeEach(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'nebo-machines-'));
+  });
+  afterEach(() => rm(dir, { recursive: true, force: true }));
+
+  it('holds 100,000 machines; one more costs a line, as it does among ten', async () => {
+    const size = { boot: 1, started_at: null, restored: 0, vcpu: 1, memory_mb: 1024, disk_gb: 10 };
+    const old = Array.from({ length: 100_000 }, (_, index) => ({
+      id: `old-${index}`,
+      state: 'stopped',
+      ...size,
+    }));
+    await writeFile(file(), old.map((each) => JSON.stringify(each)).join('\n'));
+    const driver = new SimulatedMachineDriver({ dir, timings: still });
+    await driver.start();
+    const before = await bytes();
+    const ids = Array.from({ length: 50 }, () => randomUUID());
+    await Promise.all(ids.map((id) => driver.ensure(id, machineSpec(), io)));
+    expect((await bytes()) - before).toBeLessThan(50 * 300);
+    expect(await driver.list()).toHaveLength(100_050);
+    await Promise.all(ids.map((id) => driver.remove(id)));
+    const next = new SimulatedMachineDriver({ dir, timings: still });
+    await next.start();
+    expect(await next.list()).toHaveLength(100_000);
+    expect(await next.ensure('old-99999', machineSpec({ disk_gb: 10 }), io)).toMatchObject({
+      state: 'stopped',
+    });
+  }, 60_000);
+
+  it('does not grow with the changes of one machine, and loses none that came together', async () => {
+    const driver = new SimulatedMachineDriver({ dir, timings: still });
+    await driver.start();
+    const [one, ...others] = Array.from({ length: 40 }, () => randomUUID());
+    for (const id of [one!, ...others]) await driver.ensure(id, machineSpec(), io);
+    for (let boot = 1; boot <= 1_500; boot += 1)
+      await driver.power(one!, 'restart', machineSpec(), boot, io.signal);
+    expect(await lines()).toBeLessThan(1_200);
+    await Promise.all(others.map((id) => driver.power(id, 'start', machineSpec(), 7, io.signal)));
+    const next = new SimulatedMachineDriver({ dir, timings: still });
+    await next.start();
+    expect((await next.list()).map(({ facts }) => facts.boot).sort()).toEqual(
+      [1_500, ...others.map(() => 7)].sort(),
+    );
+  }, 60_000);
+
+  it('a file that cannot be written is an error, and half a line spoils nothing that follows', async () => {
+    const driver = new SimulatedMachineDriver({ dir, timings: still });
+    await driver.start();
+    await driver.ensure('kept', machineSpec(), io);
+    await rm(file());
+    await mkdir(file());
+    await expect(driver.ensure('lost', machineSpec(), io)).rejects.toThrow();
+    expect(await driver.list()).toHaveLength(1);
+    await rm(file(), { recursive: true });
+    // Half a line, as a full disk leaves it.
+    await writeFile(file(), '{"id":"half","sta');
+    await driver.ensure('next', machineSpec(), io);
+    const after = new SimulatedMachineDriver({ dir, timings: still });
+    await after.start();
+    expect((await after.list()).map(({ id }) => id)).toEqual(['next']);
   });
 });
 
@@ -47,7 +120,7 @@ describe('a machine’s worker', () => {
   });
   afterEach(() => rm(dir, { recursive: true, force: true }));
 
-  const workerWith = async (failure: (act: string, spec: MachineSpec) => string | null) => {
+  const workerWith = async (failure: (act: SimulatedAct, spec: MachineSpec | null) => string | null) => {
     const driver = new SimulatedMachineDriver({ dir, timings: quick, failure });
     await driver.start();
     const reporter = new Reporter(
@@ -56,7 +129,7 @@ describe('a machine’s worker', () => {
       () => undefined,
     );
     const id = randomUUID();
-    return { id, driver, worker: new MachineWorker(id, { driver, reporter, log: testLog }) };
+    return { id, driver, worker: new MachineWorker(id, { driver, reporter, blobs: noBlobs, log: testLog }) };
   };
   const item = (id: string, generation: number, spec: Partial<MachineSpec> = {}, gone = false) => ({
     kind: 'vm' as const,
@@ -69,9 +142,9 @@ describe('a machine’s worker', () => {
 
   it('what fails says why and waits for a newer generation', async () => {
     let acts = 0;
-    const { id, worker } = await workerWith((act, { name }) => {
+    const { id, worker } = await workerWith((act, spec) => {
       if (act === 'start') acts += 1;
-      return act === 'start' && name.includes('fail-start') ? 'it does not boot' : null;
+      return act === 'start' && spec?.name.includes('fail-start') ? 'it does not boot' : null;
     });
     worker.want(item(id, 1, { name: 'fail-start' }));
     await eventually(() => state(1) === 'failed');
@@ -111,7 +184,7 @@ describe('a machine’s worker', () => {
       () => undefined,
     );
     const id = randomUUID();
-    const worker = new MachineWorker(id, { driver, reporter, log: testLog });
+    const worker = new MachineWorker(id, { driver, reporter, blobs: noBlobs, log: testLog });
     worker.want(item(id, 1));
     await eventually(() => state(1) === 'starting');
     worker.want(item(id, 2, { power: 'stopped' }));
@@ -163,7 +236,14 @@ describe('machines of an agent', () => {
     // The same machine, not a new one.
     expect(after.facts).toEqual(before.facts);
     expect(on.plane.observed.filter(({ id }) => id === kept).map(({ state }) => state)).toEqual(['running']);
-    await eventually(async () => (await readdir(join(on.home, 'machines'))).length === 1);
+    const ids = async () =>
+      [
+        ...(await readFile(join(on.home, 'machines/machines.log'), 'utf8')).matchAll(
+          /"id":"([^"]+)"(,"gone")?/g,
+        ),
+      ].map(([, id, gone]) => `${id}${gone ?? ''}`);
+    await eventually(async () => (await ids()).includes(`${dropped},"gone"`));
+    expect(await ids()).not.toContain(`${kept},"gone"`);
     await next.stop();
   });
 });

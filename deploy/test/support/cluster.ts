@@ -7,7 +7,7 @@ import { join } from 'node:path';
 /** Kinds that the chart makes, by group. */
 const kinds: Record<string, string[]> = {
   v1: ['Secret', 'Service', 'ServiceAccount', 'ConfigMap', 'PersistentVolumeClaim'],
-  'apps/v1': ['Deployment', 'StatefulSet'],
+  'apps/v1': ['DaemonSet', 'Deployment', 'StatefulSet'],
   'batch/v1': ['Job'],
   'networking.k8s.io/v1': ['NetworkPolicy', 'Ingress'],
   'policy/v1': ['PodDisruptionBudget'],

@@ -38,6 +38,8 @@ export interface BlobStore {
   /** True when there was something to delete. */
   delete(sha256: string): Promise<boolean>;
   list(): AsyncIterable<ListedBlob>;
+  /** Removes what writers left that ended in the middle: parts older than `olderThanMs` (default one hour). Returns how many. */
+  sweep(olderThanMs?: number): Promise<number>;
 }
 
 export class BlobNotFound extends Error {

@@ -35,6 +35,7 @@ function idleRuntime(): Runtime {
     bus: new EmbeddedBus(),
     figures: new Figures(),
     blobs: new FolderBlobStore('/nonexistent'),
+    blobsOf: () => new FolderBlobStore('/nonexistent'),
     targets: new Targets(),
     databaseUrl: () => 'postgres://nobody@127.0.0.1:1/none',
   };

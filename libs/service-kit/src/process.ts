@@ -1,5 +1,5 @@
 import { mkdirSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { EmbeddedBus, type EventBus, NatsBus } from '@nebo/bus';
 import { IdentitySigner } from '@nebo/contracts';
 import { commonMigrations, FolderBlobStore, migrate, roleUrl } from '@nebo/persistence';
@@ -33,6 +33,7 @@ export function createRuntime({ config, log, adminUrl, bus }: RuntimeOptions): R
   const home = homeOf(config);
   mkdirSync(home, { recursive: true, mode: 0o711 });
   const masterKey = masterKeyOf(config);
+  const blobFolder = config.text('NEBO_BLOB_FOLDER', `${home}/blobs`);
   const targets = new Targets();
   for (const service of serviceNames) {
     if (config.optional(urlSettingOf(service))) {
@@ -47,7 +48,8 @@ export function createRuntime({ config, log, adminUrl, bus }: RuntimeOptions): R
     signer: new IdentitySigner(masterKey.derive('identity')),
     bus,
     figures: new Figures(),
-    blobs: new FolderBlobStore(config.text('NEBO_BLOB_FOLDER', `${home}/blobs`)),
+    blobs: new FolderBlobStore(blobFolder),
+    blobsOf: (service) => new FolderBlobStore(join(blobFolder, service)),
     targets,
     databaseUrl: (schema) => roleUrl(adminUrl, schema, masterKey.rolePassword(schema)),
   };

@@ -43,6 +43,8 @@ export interface Runtime {
   /** Figures of all services of the process, for `/metrics`. */
   figures: Figures;
   blobs: BlobStore;
+  /** A blob store of a service's own: what one service collects can never be another's. */
+  blobsOf(service: string): BlobStore;
   /** Where each service answers. */
   targets: Targets;
   /** Connection string of a service's own database role. */

@@ -2,13 +2,18 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type AgentIdentity, identityHeader, type IdentitySigner, type ResolvedAgent } from '@nebo/contracts';
 import {
   ApiError,
+  badRequest,
   conflict,
   type Peers,
   type Targets,
+  tooLarge,
   unauthorized,
   unknownOperation,
 } from '@nebo/service-kit';
 import { bearerOf } from '../door/bearer.js';
+
+/** Bytes of a session's body: what the region can hold, three numbers. */
+const maxSessionBytes = 16_384;
 
 /** How long a token's region and epoch are believed; a newer agent is noticed by services at once, here after this time. */
 const cacheMs = 2_000;
@@ -49,12 +54,12 @@ export class AgentDoor {
   }
 
   private async session(token: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    request.resume();
     const { region_id } = await this.ask(token);
+    const body = await sessionBody(request);
     const agent = await this.peers.call<ResolvedAgent>(
       'compute',
       `/internal/v1/agents/${region_id}/take-over`,
-      { method: 'POST', account: null },
+      { method: 'POST', account: null, body },
     );
     this.known.clear();
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(agent));
@@ -81,4 +86,23 @@ export class AgentDoor {
       throw error;
     }
   }
+}
+
+/** What an agent says when it takes its region (`TakeOverRequest`); compute checks it. @throws ApiError 400, 413 */
+async function sessionBody(request: IncomingMessage): Promise<object> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of request as AsyncIterable<Buffer>) {
+    size += part.length;
+    if (size > maxSessionBytes) throw tooLarge('the body of a session is too large');
+    parts.push(part);
+  }
+  if (size === 0) return {};
+  try {
+    const parsed: unknown = JSON.parse(Buffer.concat(parts).toString('utf8'));
+    if (typeof parsed === 'object' && parsed !== null) return parsed;
+  } catch {
+    // Told below.
+  }
+  throw badRequest('invalid_json', 'the body is not a JSON object');
 }

@@ -1,23 +1,9 @@
-import { Readable, Transform } from 'node:stream';
-import { Body, Controller, Get, HttpCode, Inject, Param, Post, Put, Query, Req, Res } from '@nestjs/common';
+import { Body, Controller, Get, HttpCode, Param, Post, Put, Query, Req, Res } from '@nestjs/common';
 import { RouteConfig } from '@nestjs/platform-fastify';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { AgentIdentity, BlobRef, WantedAnswer } from '@nebo/contracts';
-import { BlobMismatch, Database } from '@nebo/persistence';
-import {
-  ApiError,
-  badRequest,
-  CallingAgent,
-  clientGone,
-  Epochs,
-  notFound,
-  pathId,
-  RUNTIME,
-  type Runtime,
-  tooLarge,
-  unavailable,
-  validationError,
-} from '@nebo/service-kit';
+import { Database } from '@nebo/persistence';
+import { CallingAgent, clientGone, Epochs, notFound, pathId } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BuildLog } from '../builds/build-log.js';
 import { RuntimeLog } from '../rollouts/runtime-log.js';
@@ -40,7 +26,6 @@ export class AgentController {
     private readonly blobs: Blobs,
     private readonly database: Database,
     private readonly settings: Settings,
-    @Inject(RUNTIME) private readonly runtime: Runtime,
   ) {}
 
   @Get('wanted')
@@ -93,11 +78,7 @@ export class AgentController {
     @Res() reply: FastifyReply,
   ): Promise<void> {
     await this.database.transaction((tx) => this.epochs.check(tx, agent));
-    const { bytes, stream } = await this.blobs.read(sha256, agent.region_id);
-    void reply
-      .header('content-type', 'application/octet-stream')
-      .header('content-length', bytes)
-      .send(stream);
+    await this.blobs.read(sha256, agent.region_id, reply);
   }
 
   /** An artifact; the observation that names it makes it a build's. */
@@ -108,58 +89,8 @@ export class AgentController {
     @Param('sha256') sha256: string,
     @Req() request: FastifyRequest,
   ): Promise<BlobRef> {
-    if (!/^[0-9a-f]{64}$/.test(sha256))
-      throw validationError([
-        { loc: ['path', 'sha256'], msg: 'must be 64 lower-case hex digits', type: 'value_error' },
-      ]);
     await this.database.transaction((tx) => this.epochs.check(tx, agent));
-    const limit = this.settings.artifactBytes;
-    const refused = () => tooLarge(`an artifact has at most ${limit} bytes`);
-    if (Number(request.headers['content-length'] ?? 0) > limit) throw refused();
-    const blob = await this.store(
-      (request.body as Readable | undefined) ?? Readable.from([]),
-      sha256,
-      limit,
-      refused,
-    );
-    await this.database.transaction((tx) => this.blobs.note(tx, blob));
-    return blob;
-  }
-
-  private async store(
-    body: Readable,
-    sha256: string,
-    limit: number,
-    refused: () => ApiError,
-  ): Promise<BlobRef> {
-    let bytes = 0;
-    const counted = new Transform({
-      transform(chunk: Buffer, _encoding, done) {
-        bytes += chunk.length;
-        done(bytes > limit ? refused() : null, chunk);
-      },
-    });
-    // Not `pipeline`: it would destroy the request, and with it the connection, before the answer.
-    body.on('error', (error) => counted.destroy(error));
-    body.on('close', () => {
-      if (!body.readableEnded) counted.destroy(new Error('the upload ended early'));
-    });
-    body.pipe(counted);
-    try {
-      return await this.runtime.blobs.put(counted, sha256);
-    } catch (error) {
-      body.unpipe(counted);
-      body.resume();
-      if (error instanceof ApiError) throw error;
-      if (error instanceof BlobMismatch) {
-        throw validationError([
-          { loc: ['path', 'sha256'], msg: 'the bytes have another hash', type: 'hash_mismatch' },
-        ]);
-      }
-      if (body.destroyed || body.readableAborted)
-        throw badRequest('upload_interrupted', 'the upload ended early; send it again');
-      throw unavailable('the bytes could not be stored; send them again', error);
-    }
+    return this.blobs.receive(request, { sha256, limit: this.settings.artifactBytes, what: 'an artifact' });
   }
 }
 

@@ -48,11 +48,7 @@ export class InternalController {
 
   @Get('blobs/:sha256')
   async blob(@Param('sha256') sha256: string, @Res() reply: FastifyReply): Promise<void> {
-    const { bytes, stream } = await this.blobs.read(sha256, null);
-    void reply
-      .header('content-type', 'application/octet-stream')
-      .header('content-length', bytes)
-      .send(stream);
+    await this.blobs.read(sha256, null, reply);
   }
 
   @Get('projects/:id/usage')

@@ -50,7 +50,11 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   async idle(app: RolloutApp): Promise<Outcome> {
     if (app.deleted) return this.go('deleting');
     if (isDue(app.restart_in)) return this.go('idle', (tx) => this.restart(tx, app));
-    if (app.target_revision_id !== null && app.target_revision_id !== app.current_revision_id)
+    if (
+      app.target_revision_id !== null &&
+      app.target_revision_id !== app.current_revision_id &&
+      mayBegin(app)
+    )
       return this.begin(app);
     const again = await this.database.transaction((tx) => this.keep(tx, app));
     return this.wait(Math.min(again, app.restart_in ?? Infinity, compareMs));
@@ -66,6 +70,7 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     if (rolling === null) return this.go('idle');
     if (rolling.artifact_kind === 'static')
       return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
+    if (app.suspended) return this.fail('the balance is used up and the account is suspended', 'failed');
 
     const others = app.replicas.filter((replica) => replica.revision_id !== rolling.id);
     if (app.deploy_strategy === 'recreate' && others.length > 0) {
@@ -351,7 +356,11 @@ const revisionOf = (app: RolloutApp, id: string | null) =>
  * Replicas that shall run. 0 means on demand: until apps are woken by their first request (issue 4), one replica is kept
  * running for such an app, uncharged.
  */
-const replicasWanted = (app: RolloutApp): number => Math.max(1, app.replica_count);
+const replicasWanted = (app: RolloutApp): number => (app.suspended ? 0 : Math.max(1, app.replica_count));
+
+/** What needs replicas begins once its account is in order again; until then its target waits. */
+const mayBegin = (app: RolloutApp): boolean =>
+  !app.suspended || revisionOf(app, app.target_revision_id)?.artifact_kind === 'static';
 
 const nothing = (reason: string): RouteTarget => ({ kind: 'none', reason });
 

@@ -12,6 +12,8 @@ export interface RolloutApp {
   deleted: boolean;
   deploy_strategy: string;
   replica_count: number;
+  /** Its account is: nothing of it runs. */
+  suspended: boolean;
   target_revision_id: string | null;
   rolling_revision_id: string | null;
   current_revision_id: string | null;
@@ -52,7 +54,7 @@ export interface RolloutReplica {
 /** Reads an app for its rollout; null when its row is gone. */
 export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | null> {
   const [app] = await tx.query<Omit<RolloutApp, 'revisions' | 'replicas'>>(
-    `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, target_revision_id,
+    `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, suspended, target_revision_id,
        rolling_revision_id, current_revision_id, current_build_id,
        (extract(epoch from restart_at - now()) * 1000)::float8 as restart_in,
        coalesce((select deploy_state = 'never_booted' from build where app_id = app.id order by seq desc limit 1), false) as never_booted

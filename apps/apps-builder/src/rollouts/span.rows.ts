@@ -21,7 +21,9 @@ export async function settleSpan(tx: Sql, app: RolloutApp, current: RolloutRevis
     [app.id],
   );
   const wanted =
-    !app.deleted && app.replica_count > 0 && current?.artifact_kind === 'server' ? current : null;
+    !app.deleted && !app.suspended && app.replica_count > 0 && current?.artifact_kind === 'server'
+      ? current
+      : null;
   const same =
     open &&
     wanted &&

@@ -74,6 +74,39 @@ describe('the agent of machines', () => {
   });
 
   it.each([
+    ...(
+      [
+        ['no facts', {}, ['blob', 'sha256']],
+        ['a blob without a hash', { blob: { bytes: 1 } }, ['blob', 'sha256']],
+        ['a hash that is a path', { blob: { sha256: '../x', bytes: 1 } }, ['blob', 'sha256']],
+        ['a blob without a size', { blob: { sha256: 'a'.repeat(64) } }, ['blob', 'bytes']],
+        ['an empty blob', { blob: { sha256: 'a'.repeat(64), bytes: 0 } }, ['blob', 'bytes']],
+        ['no consistency', { blob: { sha256: 'a'.repeat(64), bytes: 1 } }, ['consistency']],
+      ] as const
+    ).map(
+      ([what, facts, at]) =>
+        [
+          `a backup that is ready with ${what}`,
+          {
+            items: [
+              {
+                kind: 'backup',
+                id: randomUUID(),
+                generation: 1,
+                state: 'ready',
+                at: '2026-01-01T00:00:00Z',
+                facts,
+              },
+            ],
+          },
+          ['body', 'items', 0, 'facts', ...at],
+        ] as [string, object, (string | number)[]],
+    ),
+    [
+      'a state of machines for a backup',
+      { items: [{ kind: 'backup', id: randomUUID(), generation: 1, state: 'running' }] },
+      ['body', 'items', 0, 'state'],
+    ],
     ['no list', {}, ['body', 'items']],
     ['another kind', { items: [{ kind: 'build' }] }, ['body', 'items', 0, 'kind']],
     ['no id', { items: [{ kind: 'vm', id: 'x' }] }, ['body', 'items', 0, 'id']],

@@ -3,7 +3,7 @@ import { Injectable } from '@nestjs/common';
 import type { AgentIdentity } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import type { ObservedMachine } from './messages.js';
+import type { ObservedBackup, ObservedMachine } from './messages.js';
 
 /**
  * What a region saw, written beside what is wanted of it. A message may be lost, doubled or late: an older generation or
@@ -20,13 +20,13 @@ export class ObservedService {
    * @returns how many observations changed something
    * @throws ApiError 409 `stale_epoch`
    */
-  async take(agent: AgentIdentity, items: readonly ObservedMachine[]): Promise<number> {
+  async take(agent: AgentIdentity, items: readonly (ObservedMachine | ObservedBackup)[]): Promise<number> {
     let taken = 0;
     // One transaction each: a batch must not hold many machines at once.
     for (const item of items) {
       taken += await this.database.transaction(async (tx) => {
         await this.epochs.check(tx, agent);
-        return this.machine(tx, agent, item);
+        return item.kind === 'vm' ? this.machine(tx, agent, item) : this.backup(tx, agent, item);
       });
     }
     if (items.length === 0) await this.database.transaction((tx) => this.epochs.check(tx, agent));
@@ -52,6 +52,29 @@ export class ObservedService {
     );
     // The full report after an outage says mostly what is known; it must not have every machine looked at again.
     if (rows[0]?.news) await wake(tx, 'vm', item.id);
+    return rows.length;
+  }
+
+  /** `ready` and `failed` are final for their generation; there is no order of times to keep. */
+  private async backup(tx: Sql, { region_id }: AgentIdentity, item: ObservedBackup): Promise<number> {
+    const rows = await tx.query(
+      `update vm_backup set observed_generation = $3::int, observed_state = $4, observed_reason = $5,
+         observed_facts = $6::jsonb, observed_at = $7::timestamptz
+       where id = $1::uuid and region_id = $2::uuid and handed and $3::int <= generation
+         and (observed_generation is null or $3::int > observed_generation
+           or ($3::int = observed_generation and observed_state = 'creating' and $4 <> 'creating'))
+       returning 1 as taken`,
+      [
+        item.id,
+        region_id,
+        item.generation,
+        item.state,
+        item.reason,
+        item.facts && JSON.stringify(item.facts),
+        item.at,
+      ],
+    );
+    if (rows.length > 0) await wake(tx, 'backup', item.id);
     return rows.length;
   }
 }

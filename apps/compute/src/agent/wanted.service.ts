@@ -1,9 +1,16 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type { AgentIdentity, MachineSpec, Wanted, WantedAnswer } from '@nebo/contracts';
+import type { AgentIdentity, BackupSpec, BlobRef, MachineSpec, Wanted, WantedAnswer } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
 import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { userDataContext } from '../vms/vm-orders.service.js';
+import { effectivePower } from '../vms/vm.rows.js';
 import type { Topic } from '../shared/topics.js';
+
+/** A blob as SQL builds it: without a hash there is none. */
+interface MaybeBlob {
+  sha256: string | null;
+  bytes: number;
+}
 
 interface Row {
   id: string;
@@ -17,6 +24,8 @@ interface Row {
   disk_gb: number;
   image_id: string;
   filename: string;
+  image_blob: MaybeBlob;
+  restore: { number: number; blob: MaybeBlob };
   default_user: string;
   ssh_keys: string[];
   user_data: Buffer | null;
@@ -65,11 +74,14 @@ export class WantedService {
 
   private async read(tx: Sql, agent: AgentIdentity, since: string | null): Promise<WantedAnswer> {
     await this.epochs.check(tx, agent);
+    await tx.query('select number_backups($1::uuid)::text as numbered', [agent.region_id]);
     const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
     const after = numberAfter(feed!, since);
     const rows = await tx.query<Row>(
       `select v.id, v.generation, v.gone, v.account_id, v.name, v.hostname, v.vcpu, v.memory_mb, v.disk_gb, v.image_id,
-         m.filename, v.default_user, v.ssh_keys, v.user_data, v.install_guest_agent, v.power, v.boot,
+         m.filename, json_build_object('sha256', m.sha256, 'bytes', m.bytes) as image_blob,
+         json_build_object('number', v.restore_number, 'blob',
+           json_build_object('sha256', v.restore_sha256, 'bytes', v.restore_bytes)) as restore, v.default_user, v.ssh_keys, v.user_data, v.install_guest_agent, ${effectivePower} as power, v.boot,
          (select coalesce(json_agg(json_build_object('id', i.id, 'name', 'eth' || i.position, 'vpc_id', i.vpc_id,
             'mac', i.mac, 'address', i.address) order by i.position), '[]')
           from vm_interface i where i.vm_id = v.id) as interfaces
@@ -80,11 +92,27 @@ export class WantedService {
        order by coalesce(v.change, 0)`,
       [agent.region_id, after?.toString() ?? null],
     );
-    return { cursor: cursorOf(feed!), full: after === null, items: rows.map((row) => this.wanted(row)) };
+    const items = [
+      ...rows.map((row) => this.wanted(row)),
+      ...(await this.backups(tx, agent.region_id, after)),
+    ];
+    return { cursor: cursorOf(feed!), full: after === null, items };
+  }
+
+  /** Backups that are to be made. One that has come to its end is of no interest any more, unless it was called off. */
+  private async backups(tx: Sql, regionId: string, after: bigint | null): Promise<Wanted[]> {
+    const rows = await tx.query<BackupSpec & { id: string; generation: number; gone: boolean }>(
+      `select b.id, b.generation, b.gone, b.account_id, b.vm_id from vm_backup b
+       where b.region_id = $1::uuid and b.handed and (($2::bigint is null and not b.gone) or b.change > $2::bigint)
+         and (b.gone or b.phase in ('pending', 'creating'))
+       order by b.created_at, b.id`,
+      [regionId, after?.toString() ?? null],
+    );
+    return rows.map(({ id, generation, gone, ...spec }) => ({ kind: 'backup', id, generation, gone, spec }));
   }
 
   private wanted(row: Row): Wanted {
-    const { id, generation, gone, image_id, filename, user_data, ...spec } = row;
+    const { id, generation, gone, image_id, filename, image_blob, restore, user_data, ...spec } = row;
     // What is to be removed needs no secrets any more.
     const text =
       user_data && !gone
@@ -95,7 +123,19 @@ export class WantedService {
       id,
       generation,
       gone,
-      spec: { ...spec, image: { id: image_id, filename }, user_data: text },
+      spec: {
+        ...spec,
+        image: { id: image_id, filename, blob: blobOf(image_blob) },
+        restore: restoreOf(restore),
+        user_data: text,
+      },
     };
   }
+}
+
+const blobOf = ({ sha256, bytes }: MaybeBlob): BlobRef | null => (sha256 === null ? null : { sha256, bytes });
+
+function restoreOf({ number, blob }: Row['restore']): MachineSpec['restore'] {
+  const found = blobOf(blob);
+  return found && { number, blob: found };
 }

@@ -38,12 +38,16 @@ export interface Image {
   filename: string;
   description: string | null;
   min_disk_gb: number;
+  /** Its bytes in the blob store; null: the region's agent brings them, by the file's name. */
+  sha256: string | null;
+  bytes: number | null;
+  withdrawn_at: Date | null;
   region_ids: string[];
 }
 
 /** What an operator adds. */
 export type NewPlan = Omit<Plan, 'id'>;
-export type NewImage = Omit<Image, 'id' | 'region_ids'> & { region_ids: string[] | null };
+export type NewImage = Omit<Image, 'id' | 'region_ids' | 'withdrawn_at'> & { region_ids: string[] | null };
 
 /** What an installation has from its first start; the prices of these plans are in deploy/config/prices.yaml. */
 const firstPlans: readonly NewPlan[] = [
@@ -60,6 +64,8 @@ const firstImage: NewImage = {
   filename: 'tiny-1.qcow2',
   description: 'A small Linux that starts in seconds, for tries and tests',
   min_disk_gb: 1,
+  sha256: null,
+  bytes: null,
   region_ids: null,
 };
 
@@ -130,7 +136,8 @@ export class CatalogueService implements OnApplicationBootstrap {
   async images(region: string | null): Promise<ImagesListResponse> {
     const regionId = region === null ? null : idOrNull(region);
     const rows = (await this.imageRows()).filter(
-      ({ region_ids }) => region === null || (regionId !== null && region_ids.includes(regionId)),
+      ({ region_ids, withdrawn_at }) =>
+        withdrawn_at === null && (region === null || (regionId !== null && region_ids.includes(regionId))),
     );
     return {
       images: rows.map(({ id, name, filename }) => ({ id, name, filename })),
@@ -144,6 +151,7 @@ export class CatalogueService implements OnApplicationBootstrap {
     );
   }
 
+  /** Every image, also those that were withdrawn. */
   imageRows(): Promise<Image[]> {
     return this.database.query<Image>(`${selectImages} group by i.id order by i.slug, i.created_at, i.id`);
   }
@@ -163,8 +171,16 @@ export class CatalogueService implements OnApplicationBootstrap {
     const [image] = await this.database.query<Image>(`${selectImages} where i.id = $1::uuid group by i.id`, [
       idOrNull(id),
     ]);
-    if (!image?.region_ids.includes(regionId)) throw referenceNotFound('image_id');
+    if (!image?.region_ids.includes(regionId) || image.withdrawn_at) throw referenceNotFound('image_id');
     return image;
+  }
+
+  /** The image of a machine that there is: withdrawn or not, of any region. */
+  async imageOf(id: string): Promise<Image> {
+    const [image] = await this.database.query<Image>(`${selectImages} where i.id = $1::uuid group by i.id`, [
+      id,
+    ]);
+    return image!;
   }
 
   /**
@@ -181,23 +197,10 @@ export class CatalogueService implements OnApplicationBootstrap {
     if (!added) throw conflict('name_taken', `a plan named "${plan.name}" exists`);
     return added;
   }
-
-  /** @throws ApiError 404 naming the field for an unknown region, 409 `image_exists` */
-  addImage(image: NewImage): Promise<Image> {
-    return this.database.transaction(async (tx) => {
-      const known = await tx.query<{ id: string }>('select id from region where id = any($1::uuid[])', [
-        image.region_ids ?? [],
-      ]);
-      if (image.region_ids && known.length < new Set(image.region_ids).size)
-        throw referenceNotFound('regions');
-      const added = await insertImage(tx, image);
-      if (!added) throw conflict('image_exists', `${image.slug} ${image.version} (${image.filename}) exists`);
-      return added;
-    });
-  }
 }
 
 const selectImages = `select i.id, i.slug, i.version, i.name, i.kind, i.os_family, i.filename, i.description, i.min_disk_gb,
+  i.sha256, i.bytes::float8 as bytes, i.withdrawn_at,
   coalesce(array_agg(r.region_id::text) filter (where r.region_id is not null), '{}') as region_ids
   from image i left join image_region r on r.image_id = i.id`;
 
@@ -211,13 +214,17 @@ async function insertPlan(tx: Sql, plan: NewPlan): Promise<Plan | null> {
   return row ?? null;
 }
 
-async function insertImage(tx: Sql, image: NewImage): Promise<Image | null> {
-  const id = randomUUID();
-  const rows = await tx.query(
-    `insert into image (id, slug, version, name, kind, os_family, filename, description, min_disk_gb)
-     values ($1::uuid, $2, $3, $4, $5, $6, $7, $8, $9::int) on conflict do nothing returning 1 as added`,
+/** Writes an image; one that was withdrawn is offered again. @returns null when it is there */
+export async function insertImage(tx: Sql, image: NewImage): Promise<Image | null> {
+  const [row] = await tx.query<{ id: string }>(
+    `insert into image (id, slug, version, name, kind, os_family, filename, description, min_disk_gb, sha256, bytes)
+     values ($1::uuid, $2, $3, $4, $5, $6, $7, $8, $9::int, $10, $11::bigint)
+     on conflict (slug, version, filename) do update set withdrawn_at = null, name = excluded.name,
+       os_family = excluded.os_family, description = excluded.description, min_disk_gb = excluded.min_disk_gb
+       where image.withdrawn_at is not null
+     returning id`,
     [
-      id,
+      randomUUID(),
       image.slug,
       image.version,
       image.name,
@@ -226,15 +233,19 @@ async function insertImage(tx: Sql, image: NewImage): Promise<Image | null> {
       image.filename,
       image.description,
       image.min_disk_gb,
+      image.sha256,
+      image.bytes,
     ],
   );
-  if (rows.length === 0) return null;
+  if (!row) return null;
+  const { id } = row;
   const regions = await tx.query<{ region_id: string }>(
     `insert into image_region (image_id, region_id)
-     select $1::uuid, id from region where $2::uuid[] is null or id = any($2::uuid[]) returning region_id`,
+     select $1::uuid, id from region where $2::uuid[] is null or id = any($2::uuid[])
+     on conflict (image_id, region_id) do update set region_id = excluded.region_id returning region_id`,
     [id, image.region_ids],
   );
-  return { ...image, id, region_ids: regions.map(({ region_id }) => region_id) };
+  return { ...image, id, withdrawn_at: null, region_ids: regions.map(({ region_id }) => region_id) };
 }
 
 /** Families by slug; of each version the build that was added last is the one to take, per region too. */

@@ -82,26 +82,6 @@ describe('what can be ordered', () => {
     expect((await bench.internal('POST', 'operator/plans', { ...plan, name: 'nano' })).status).toBe(409);
     expect((await bench.internal('POST', 'operator/plans', { ...plan, vcpu: 0 })).status).toBe(422);
   });
-
-  it('an operator adds an image: 404 for an unknown region, 409 for the same one; the newest build of a version counts', async () => {
-    const image = { slug: 'tiny', version: '1', name: 'Tiny Linux 1', filename: 'tiny-1b.qcow2' };
-    expect((await bench.internal('POST', 'operator/images', { ...image, region: randomUUID() })).status).toBe(
-      404,
-    );
-    const { status, body } = await bench.internal('POST', 'operator/images', {
-      ...image,
-      region: bench.region,
-    });
-    expect(status).toBe(201);
-    expect((await bench.internal('POST', 'operator/images', image)).status).toBe(409);
-    expect((await bench.internal('POST', 'operator/images', { ...image, filename: '../x' })).status).toBe(
-      422,
-    );
-    const { families } = (await bench.api('GET', `projects/${bench.project}/images`)).body;
-    expect(families[0].versions).toMatchObject([
-      { image_id: body.id, by_cluster: { [bench.region]: body.id } },
-    ]);
-  });
 });
 
 describe('periods', () => {

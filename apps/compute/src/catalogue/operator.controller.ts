@@ -1,9 +1,12 @@
-import { Body, Controller, Get, Post } from '@nestjs/common';
+import { Body, Controller, Get, Post, Query, Req } from '@nestjs/common';
+import { RouteConfig } from '@nestjs/platform-fastify';
 import { ApiExcludeController } from '@nestjs/swagger';
 import { IdField, IntField, StrField } from '@nebo/contracts';
 import { CallingService } from '@nebo/service-kit';
 import type { ServiceIdentity } from '@nebo/contracts';
-import { CatalogueService, type NewImage } from './catalogue.service.js';
+import type { FastifyRequest } from 'fastify';
+import { CatalogueService } from './catalogue.service.js';
+import { ImagesService } from './images.service.js';
 
 class PlanAdd {
   @StrField({
@@ -30,23 +33,39 @@ class ImageAdd {
   version!: string;
   @StrField({ min: 1, max: 255 })
   name!: string;
-  @StrField({ min: 1, max: 255, pattern: /^[A-Za-z0-9][A-Za-z0-9._-]*$/, rule: 'must be a file name' })
-  filename!: string;
+  @StrField({
+    pattern: /^[0-9a-f]{64}$/,
+    rule: 'must be the hash of a stored file: 64 lower-case hex digits',
+  })
+  sha256!: string;
   @StrField({ min: 1, max: 63, default: 'linux' })
   os_family: string = 'linux';
-  @IntField({ min: 1, max: 1_048_576, default: 1 })
-  min_disk_gb: number = 1;
+  @IntField({ min: 1, max: 1_048_576, optional: true, description: 'Default: what its bytes need' })
+  min_disk_gb?: number;
   @StrField({ max: 2_000, nullable: true, optional: true })
   description?: string | null;
   @IdField({ nullable: true, optional: true, description: 'Default: every region' })
   region?: string | null;
 }
 
+class ImageId {
+  @IdField()
+  image!: string;
+}
+
+class FileQuery {
+  @StrField({ optional: true, pattern: /^[0-9a-f]{64}$/, rule: 'must be 64 lower-case hex digits' })
+  sha256?: string;
+}
+
 /** The operator's commands `plan …` and `image …`. */
 @ApiExcludeController()
 @Controller('internal/v1/operator')
 export class OperatorController {
-  constructor(private readonly catalogue: CatalogueService) {}
+  constructor(
+    private readonly catalogue: CatalogueService,
+    private readonly images: ImagesService,
+  ) {}
 
   @Get('plans')
   plans(@CallingService() _caller: ServiceIdentity) {
@@ -59,19 +78,34 @@ export class OperatorController {
   }
 
   @Get('images')
-  images(@CallingService() _caller: ServiceIdentity) {
+  listImages(@CallingService() _caller: ServiceIdentity) {
     return this.catalogue.imageRows();
+  }
+
+  /** The bytes of an image, which `POST images` then names. */
+  @Post('image-files')
+  @RouteConfig({ upload: 'application/octet-stream' })
+  storeFile(
+    @CallingService() _caller: ServiceIdentity,
+    @Query() { sha256 }: FileQuery,
+    @Req() request: FastifyRequest,
+  ) {
+    return this.images.store(request, sha256 ?? null);
   }
 
   @Post('images')
   addImage(@CallingService() _caller: ServiceIdentity, @Body() body: ImageAdd) {
-    const { region, description, ...fields } = body;
-    const image: NewImage = {
+    const { region, description, sha256, min_disk_gb, ...fields } = body;
+    return this.images.add(sha256, {
       ...fields,
-      kind: 'os',
       description: description ?? null,
+      min_disk_gb: min_disk_gb ?? null,
       region_ids: region == null ? null : [region.toLowerCase()],
-    };
-    return this.catalogue.addImage(image);
+    });
+  }
+
+  @Post('images/withdraw')
+  withdrawImage(@CallingService() _caller: ServiceIdentity, @Body() { image }: ImageId) {
+    return this.images.withdraw(image);
   }
 }

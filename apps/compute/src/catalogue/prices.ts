@@ -16,6 +16,20 @@ export interface Priced {
   backup_count: number;
 }
 
+/** What a machine costs that is billed by the second, 10⁻⁹ rubles. */
+export interface HourlyQuote {
+  /** The plan's. */
+  amount_per_hour: bigint;
+  /** That of disk beyond the plan: its price is a month's. */
+  amount_per_month: bigint;
+  /** Both for an hour, rounded up. */
+  first_hour: bigint;
+  prices: PriceRef[];
+}
+
+/** A period that is paid in advance. */
+export type Period = { months: number } | { days: number };
+
 /** Prices of machines, from the table of identity-billing. Asked for at each order: a price must never be an old one. */
 @Injectable()
 export class Prices {
@@ -39,24 +53,72 @@ export class Prices {
    * A prepaid period. A month of the table is a calendar month in UTC; days are that month's share, rounded up once.
    * @throws ApiError 503 `billing_unavailable` when a price is missing or cannot be read
    */
-  async period(machine: Priced, period: { months: number } | { days: number }, from: Date): Promise<Quote> {
-    const parts: { id: string; count: number }[] = [{ id: `vm.${machine.plan.name}.month`, count: 1 }];
-    const extra = machine.disk_gb - machine.plan.disk_gb;
-    if (extra > 0) parts.push({ id: 'disk.gb.month', count: extra });
-    if (machine.backup_count > 0) parts.push({ id: 'backup.slot.month', count: machine.backup_count });
-    const used = await Promise.all(
-      parts.map(async ({ id, count }) => {
-        const price = (await this.read(id)).get(id);
-        if (!price) throw billingUnavailable(new Error(`there is no price ${id}`));
-        return { price, count };
-      }),
-    );
-    const month = used.reduce((sum, { price, count }) => sum + BigInt(price.amount) * BigInt(count), 0n);
+  async period(machine: Priced, period: Period, from: Date): Promise<Quote> {
+    const { amount: month, prices } = await this.month(machine);
+    return { amount: ofPeriod(month, period, from), prices };
+  }
+
+  /** A calendar month of a machine. @throws ApiError 503 `billing_unavailable` */
+  month(machine: Priced): Promise<Quote> {
+    return this.sum([
+      [`vm.${machine.plan.name}.month`, 1],
+      ['disk.gb.month', extraDisk(machine)],
+      ['backup.slot.month', machine.backup_count],
+    ]);
+  }
+
+  /** A machine that is billed by the second. @throws ApiError 503 `billing_unavailable` */
+  async hourly(machine: Priced, at: Date): Promise<HourlyQuote> {
+    const [hour, disk] = await Promise.all([
+      this.sum([[`vm.${machine.plan.name}.hour`, 1]]),
+      this.sum([['disk.gb.month', extraDisk(machine)]]),
+    ]);
+    const hours = BigInt(24 * daysOfMonth(at.getUTCFullYear(), at.getUTCMonth()));
     return {
-      amount: 'months' in period ? month * BigInt(period.months) : shareOfDays(month, period.days, from),
+      amount_per_hour: hour.amount,
+      amount_per_month: disk.amount,
+      first_hour: hour.amount + (disk.amount + hours - 1n) / hours,
+      prices: [...hour.prices, ...disk.prices],
+    };
+  }
+
+  /** A month of so many floating IPs. @throws ApiError 503 `billing_unavailable` */
+  floatingIps(count: number): Promise<Quote> {
+    return this.sum([['floating_ip.month', count]]);
+  }
+
+  /** So many of each price; what is not needed is not asked for. */
+  private async sum(parts: readonly (readonly [id: string, count: number])[]): Promise<Quote> {
+    const used = await Promise.all(
+      parts
+        .filter(([, count]) => count > 0)
+        .map(async ([id, count]) => {
+          const price = (await this.read(id)).get(id);
+          if (!price) throw billingUnavailable(new Error(`there is no price ${id}`));
+          return { price, count };
+        }),
+    );
+    return {
+      amount: used.reduce((sum, { price, count }) => sum + BigInt(price.amount) * BigInt(count), 0n),
       prices: used.map(({ price: { id, version } }) => ({ id, version })),
     };
   }
+}
+
+const extraDisk = ({ disk_gb, plan }: Priced) => Math.max(0, disk_gb - plan.disk_gb);
+
+/** What a period costs at a price per calendar month. */
+export const ofPeriod = (month: bigint, period: Period, from: Date): bigint =>
+  'months' in period ? month * BigInt(period.months) : shareOfDays(month, period.days, from);
+
+/**
+ * The rest of a period at its whole price, rounded up: what is left of its time. Nothing once it is over; all of it before it
+ * has begun.
+ */
+export function restOf(whole: bigint, from: Date, until: Date, now: Date): bigint {
+  const total = BigInt(until.getTime() - from.getTime());
+  const left = BigInt(until.getTime() - Math.max(now.getTime(), from.getTime()));
+  return left <= 0n || total <= 0n ? 0n : (whole * left + total - 1n) / total;
 }
 
 /** Days at a price per calendar month: each day costs its month's share; the exact sum is rounded up once. */
@@ -76,7 +138,7 @@ export function shareOfDays(month: bigint, days: number, from: Date): bigint {
 }
 
 /** The end of a period that begins at `from`; 31 January and a month end on the last day of February. */
-export function periodEnd(from: Date, period: { months: number } | { days: number }): Date {
+export function periodEnd(from: Date, period: Period): Date {
   if ('days' in period) return new Date(from.getTime() + period.days * 86_400_000);
   const month = from.getUTCMonth() + period.months;
   const day = Math.min(from.getUTCDate(), daysOfMonth(from.getUTCFullYear(), month));

@@ -1,6 +1,7 @@
 import { Body, Controller, Get, Param, Post } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
-import { StrField } from '@nebo/contracts';
+import { IntField, RecordField, type RegionCapacity, StrField, type TakeOverRequest } from '@nebo/contracts';
+import { OptionalBody } from '@nebo/service-kit';
 import { RegionsService } from './regions.service.js';
 
 class RegionCreate {
@@ -11,6 +12,20 @@ class RegionCreate {
 class TokenBody {
   @StrField({ min: 1, max: 200 })
   token!: string;
+}
+
+class CapacityBody implements RegionCapacity {
+  @IntField({ min: 0, max: 1_000_000_000 })
+  vcpu!: number;
+  @IntField({ min: 0, max: 1_000_000_000_000 })
+  memory_mb!: number;
+  @IntField({ min: 0, max: 1_000_000_000_000 })
+  disk_gb!: number;
+}
+
+class TakeOverBody implements TakeOverRequest {
+  @RecordField(() => CapacityBody, { nullable: true, optional: true })
+  capacity?: CapacityBody | null;
 }
 
 /** Internal operations on regions (docs: libs/contracts/src/internal/regions.ts). */
@@ -26,7 +41,7 @@ export class RegionsController {
 
   @Get('operator/regions')
   listForOperator() {
-    return this.regions.list();
+    return this.regions.listForOperator();
   }
 
   @Post('operator/regions')
@@ -45,7 +60,7 @@ export class RegionsController {
   }
 
   @Post('agents/:region_id/take-over')
-  takeOver(@Param('region_id') regionId: string) {
-    return this.regions.takeOver(regionId);
+  takeOver(@Param('region_id') regionId: string, @Body(new OptionalBody(TakeOverBody)) body: unknown) {
+    return this.regions.takeOver(regionId, (body as TakeOverBody).capacity);
   }
 }

@@ -36,9 +36,10 @@ describe('row-level security', () => {
     },
   );
 
-  it('vm_renewal is bound too', async () => {
+  it.each(['vm_renewal', 'vm_backup', 'vm_resize', 'vm_span'])('%s is bound too', async (table) => {
     const [row] = await bench.sql<{ bound: boolean }>(
-      "select relrowsecurity and relforcerowsecurity as bound from pg_class where oid = 'vm_renewal'::regclass",
+      'select relrowsecurity and relforcerowsecurity as bound from pg_class where oid = $1::regclass',
+      [table],
     );
     expect(row!.bound).toBe(true);
   });

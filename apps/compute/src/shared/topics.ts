@@ -1,2 +1,2 @@
 /** What can be waited for here; the payloads of the database's notifications. */
-export type Topic = `wanted:${string}` | `vm:${string}`;
+export type Topic = `wanted:${string}` | `inventory:${string}` | `vm:${string}` | `backup:${string}`;

@@ -94,14 +94,19 @@ describe('paid periods', () => {
     expect(await charges(id)).toEqual([month]);
   });
 
-  it('422 for a quote of another machine, 402 without money, 503 while billing is away: nothing is charged or started', async () => {
+  it('409 for a quote of another machine or period, 402 without money, 503 while billing is away: nothing is charged or started', async () => {
     const [id, other] = [await expired(), await active()];
     const { quote_token } = (await bench.api('POST', `vms/${other}/renewal-quote`)).body;
     for (const token of [quote_token, 'nonsense', ''])
       expect(await start(id, { renew: true, quote_token: token })).toMatchObject({
-        status: 422,
-        body: { detail: [{ loc: ['body', 'quote_token'] }] },
+        status: 409,
+        body: { error: { code: 'quote_outdated' } },
       });
+    const own = (await bench.api('POST', `vms/${id}/renewal-quote`)).body.quote_token;
+    bench.billing.prices['vm.nano.month'] = 250_000_000_000n;
+    const dearer = await start(id, { renew: true, quote_token: own });
+    bench.billing.prices['vm.nano.month'] = month;
+    expect(dearer).toMatchObject({ status: 409, body: { error: { code: 'quote_outdated' } } });
     bench.billing.available = 0n;
     expect(await start(id, { renew: true })).toMatchObject({
       status: 402,
@@ -123,6 +128,27 @@ describe('paid periods', () => {
       body: { error: { code: 'vm_not_ready' } },
     });
     expect((await bench.api('POST', path, undefined, null)).status).toBe(401);
+  });
+
+  it('a repeat of a start that has renewed pays nothing, by the header and by the key in the body, also after another expiry', async () => {
+    for (const key of ['body', 'header'] as const) {
+      const id = await expired();
+      const name = randomUUID();
+      const again = () =>
+        key === 'body'
+          ? start(id, { renew: true, idempotency_key: name })
+          : bench.api('POST', `vms/${id}/start`, { renew: true }, bench.key, { 'idempotency-key': name });
+      const first = await again();
+      expect(first).toMatchObject({ status: 200, body: { status: 'starting' } });
+      await pass(id);
+      expect((await again()).body).toEqual(first.body);
+      expect(await charges(id)).toEqual([month]);
+      if (key === 'body')
+        expect(await start(id, { renew: false, idempotency_key: name })).toMatchObject({
+          status: 422,
+          body: { error: { code: 'idempotency_key_reused' } },
+        });
+    }
   });
 
   it('five starts with renew at once pay one period', async () => {

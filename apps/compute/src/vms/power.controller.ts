@@ -1,4 +1,4 @@
-import { Body, Controller, Param, Post } from '@nestjs/common';
+import { Body, Controller, Inject, Param, Post } from '@nestjs/common';
 import {
   type KeyIdentity,
   Operation,
@@ -6,14 +6,27 @@ import {
   V1VMRenewalQuote,
   VMStartRequest,
 } from '@nebo/contracts';
-import { Caller, Idempotent, type IdempotentRequest, OptionalBody } from '@nebo/service-kit';
+import {
+  Caller,
+  canonical,
+  Idempotent,
+  type IdempotentRequest,
+  idempotentRequest,
+  OptionalBody,
+  pathId,
+  RUNTIME,
+  type Runtime,
+} from '@nebo/service-kit';
 import { VmsService } from './vms.service.js';
 
 const paths = (tail: string) => [`projects/:project_id/vms/:vm_id/${tail}`, `vms/:vm_id/${tail}`];
 
 @Controller('v1')
 export class PowerController {
-  constructor(private readonly vms: VmsService) {}
+  constructor(
+    private readonly vms: VmsService,
+    @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'masterKey'>,
+  ) {}
 
   @Post(paths('start'))
   @Operation({
@@ -34,7 +47,20 @@ export class PowerController {
     @Idempotent() idem: IdempotentRequest | null,
     @Body(new OptionalBody(VMStartRequest)) body: unknown,
   ): Promise<V1PowerActionResult> {
-    return this.vms.power(caller, project ?? null, id, 'start', idem, body as VMStartRequest);
+    const start = body as VMStartRequest;
+    return this.vms.power(caller, project ?? null, id, 'start', idem ?? this.named(caller, id, start), start);
+  }
+
+  /** The key in a start's body counts as the header does, by both paths as one. @throws ApiError 400, 404 */
+  private named(caller: KeyIdentity, id: string, body: VMStartRequest): IdempotentRequest | null {
+    return idempotentRequest(
+      caller,
+      'POST',
+      `/v1/vms/${pathId(id)}/start`,
+      body.idempotency_key || undefined,
+      canonical(body),
+      this.runtime.masterKey,
+    );
   }
 
   @Post(paths('renewal-quote'))

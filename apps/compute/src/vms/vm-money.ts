@@ -35,12 +35,17 @@ export class VmMoney {
 
   /**
    * Charges the reservation.
+   * @param amount 10⁻⁹ rubles, the rest is given back; all of it when absent
    * @returns why it cannot be charged any more, null when it is
    * @throws ApiError when billing is away: ask again
    */
-  async capture({ id, account_id }: Ordered): Promise<string | null> {
+  async capture({ id, account_id }: Ordered, amount?: string): Promise<string | null> {
     try {
-      const request: CaptureRequest = { operation_id: id, account_id };
+      const request: CaptureRequest = {
+        operation_id: id,
+        account_id,
+        ...(amount === undefined ? {} : { amount }),
+      };
       await this.call('capture', id, account_id, request);
       return null;
     } catch (error) {

@@ -7,14 +7,11 @@ import {
   type V1VM,
   type V1VMCreate,
   type V1VMInterface,
-  vmPeriodMonths,
 } from '@nebo/contracts';
 import { start } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
 import {
   ApiError,
-  badRequest,
-  conflict,
   fieldError,
   forbidden,
   type IdempotentRequest,
@@ -28,17 +25,26 @@ import {
   type Runtime,
 } from '@nebo/service-kit';
 import { CatalogueService, type Image, type Plan } from '../catalogue/catalogue.service.js';
-import { Prices } from '../catalogue/prices.js';
+import { type HourlyQuote, type Period, Prices, type Quote } from '../catalogue/prices.js';
 import { sayAct, says } from '../events.js';
+import { Capacity, noCapacity } from '../regions/capacity.service.js';
 import { RegionsService } from '../regions/regions.service.js';
 import { SshKeysService } from '../ssh-keys/ssh-keys.service.js';
 import { eventOf } from './vm.lifecycle.js';
 import { vmRecord } from './vm.mapper.js';
 import { VmMoney } from './vm-money.js';
+import {
+  checkInterfaces,
+  defaultInterface,
+  nameIsTaken,
+  nameKey,
+  nameTaken,
+  periodOf,
+  sizeOf,
+} from './vm-order.checks.js';
+import { repeatOf } from '../shared/repeat.js';
+import { openSpan } from './vm-span.rows.js';
 import { readVm } from './vm.rows.js';
-
-/** Name of a machine as it is compared: without case and Unicode form. */
-export const nameKey = (name: string): string => name.normalize('NFKC').toLowerCase();
 
 /** What user data of a machine is sealed to. */
 export const userDataContext = (account: string, vm: string) => `vm|${account}|${vm}|user_data`;
@@ -53,12 +59,27 @@ interface Order {
   vcpu: number;
   memory_mb: number;
   disk_gb: number;
-  period: { months: number } | { days: number };
+  /** Null: billed by the second. */
+  period: Period | null;
   interfaces: V1VMInterface[];
 }
 
-/** Thrown to look whether a request is a repeat without doing anything. */
-const notYet = new Error('not a repeat');
+/** What a machine's disk is made of instead of its image's bytes. */
+export interface DiskSource {
+  image: Image;
+  /** Notes it in the transaction that writes the machine. @throws ApiError when it is gone */
+  take(tx: Sql, vmId: string): Promise<void>;
+}
+
+/** What an order costs. */
+interface Bill {
+  /** What must be available: it is held for a minute. */
+  held: Quote;
+  /** What is charged at once, 10⁻⁹ rubles. */
+  amount: bigint;
+  /** What is charged by the second. */
+  hourly: HourlyQuote | null;
+}
 
 /** Orders of machines: money is reserved, the machine written, the price charged (interfaces.md, 5). */
 @Injectable()
@@ -67,6 +88,7 @@ export class VmOrdersService {
     private readonly database: Database,
     private readonly catalogue: CatalogueService,
     private readonly regions: RegionsService,
+    private readonly capacity: Capacity,
     private readonly prices: Prices,
     private readonly money: VmMoney,
     private readonly keys: SshKeysService,
@@ -77,27 +99,25 @@ export class VmOrdersService {
   /**
    * Orders a machine; the lifecycle makes it. The gateway has checked that the project is the caller's.
    * @throws ApiError 422 for sizes outside the plan, 404 and 403 for what the body names, 409 `name_taken` and
-   *   `project_busy`, 402 with billing's reason, 503 `billing_unavailable`; nothing is made or charged then
+   *   `project_busy`, 402 with billing's reason, 503 `billing_unavailable`, and `no_capacity` for an ephemeral one that has no
+   *   room; nothing is made or charged then
    */
   async create(
     caller: KeyIdentity,
     projectId: string,
     body: V1VMCreate,
     idem: IdempotentRequest | null,
+    source: DiskSource | null = null,
   ): Promise<OnceAnswer<V1VM>> {
-    const repeat = await this.repeatOf(caller, idem);
+    const repeat = await repeatOf<V1VM>(this.database, caller.account_id, idem);
     if (repeat) return repeat;
-    const order = await this.check(caller, pathId(projectId), body);
-    const quote = await this.prices.period(
-      { ...order, backup_count: body.backup_count },
-      order.period,
-      new Date(),
-    );
+    const order = await this.check(caller, pathId(projectId), body, source);
+    const bill = await this.billOf(order, body);
     const ordered = { id: order.id, account_id: caller.account_id };
-    await this.money.reserve(ordered, quote, `machine ${body.hostname}, plan ${order.plan.name}`);
+    await this.money.reserve(ordered, bill.held, describe(order, body));
     try {
       const answer = await this.database.transaction(
-        (tx) => once(tx, idem, () => this.write(tx, caller, order, body, quote.amount)),
+        (tx) => once(tx, idem, () => this.write(tx, caller, order, body, bill, source)),
         caller.account_id,
       );
       // Somebody sent the same request meanwhile, and its machine stands.
@@ -110,24 +130,34 @@ export class VmOrdersService {
     }
   }
 
-  /** The answer of the first request, if this one repeats it: asked before money is held for it again. */
-  private async repeatOf(
-    caller: KeyIdentity,
-    idem: IdempotentRequest | null,
-  ): Promise<OnceAnswer<V1VM> | null> {
-    if (!idem) return null;
-    try {
-      const look = (tx: Sql) => once<V1VM>(tx, idem, () => Promise.reject(notYet));
-      return await this.database.transaction(look, caller.account_id);
-    } catch (error) {
-      if (error === notYet) return null;
-      throw error;
+  /**
+   * A period is paid whole. Of what is billed by the time the beginning must be there: an hour of an ephemeral machine, a month
+   * of each floating IP, which is ordered once the machine has its ports (interfaces.md, 5).
+   */
+  private async billOf(order: Order, body: V1VMCreate): Promise<Bill> {
+    const machine = { ...order, backup_count: body.backup_count };
+    const addresses = await this.prices.floatingIps(
+      order.interfaces.filter(({ floating_ip }) => floating_ip).length,
+    );
+    const hold = (amount: bigint, prices: Quote['prices']): Quote => ({
+      amount: amount + addresses.amount,
+      prices: [...prices, ...addresses.prices],
+    });
+    if (order.period === null) {
+      const hourly = await this.prices.hourly(machine, new Date());
+      return { held: hold(hourly.first_hour, hourly.prices), amount: 0n, hourly };
     }
+    const { amount, prices } = await this.prices.period(machine, order.period, new Date());
+    return { held: hold(amount, prices), amount, hourly: null };
   }
 
-  private async check(caller: KeyIdentity, project_id: string, body: V1VMCreate): Promise<Order> {
+  private async check(
+    caller: KeyIdentity,
+    project_id: string,
+    body: V1VMCreate,
+    source: DiskSource | null,
+  ): Promise<Order> {
     if (body.name.trim() === '') throw fieldError('name', 'must not be blank');
-    if (body.ephemeral) throw fieldError('ephemeral', 'ephemeral machines are not offered here yet');
     const interfaces = body.interfaces?.length ? body.interfaces : [defaultInterface];
     checkInterfaces(interfaces);
     const period = periodOf(body);
@@ -135,7 +165,7 @@ export class VmOrdersService {
     const region = (await this.regions.list()).find(({ id }) => id === regionId);
     if (!region) throw referenceNotFound('cluster_id');
     const plan = await this.catalogue.plan(body.vm_plan_id);
-    const image = await this.catalogue.image(body.image_id, region.id);
+    const image = source?.image ?? (await this.catalogue.image(body.image_id, region.id));
     await this.database.transaction(
       (tx) => this.keys.linesOf(tx, caller, body.ssh_key_ids ?? []),
       caller.account_id,
@@ -187,7 +217,14 @@ export class VmOrdersService {
     if (taken) throw nameIsTaken(name);
   }
 
-  private async write(tx: Sql, caller: KeyIdentity, order: Order, body: V1VMCreate, amount: bigint) {
+  private async write(
+    tx: Sql,
+    caller: KeyIdentity,
+    order: Order,
+    body: V1VMCreate,
+    bill: Bill,
+    source: DiskSource | null,
+  ) {
     await this.holdProject(tx, caller.account_id, order.project_id);
     const { id, period } = order;
     const lines = await this.keys.linesOf(tx, caller, body.ssh_key_ids ?? []);
@@ -197,9 +234,9 @@ export class VmOrdersService {
     await tx.query(
       `insert into vm (id, account_id, project_id, region_id, image_id, plan_id, name, name_key, hostname, default_user,
          vcpu, memory_mb, disk_gb, backup_count, install_guest_agent, ssh_keys, user_data, auto_renew, period_months,
-         period_days, amount)
+         period_days, amount, ephemeral)
        values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::uuid, $7, $8, $9, $10, $11::int, $12::int, $13::int,
-         $14::int, $15::boolean, $16::text[], $17, $18::boolean, $19::int, $20::int, $21::numeric)`,
+         $14::int, $15::boolean, $16::text[], $17, $18::boolean, $19::int, $20::int, $21::numeric, $22::boolean)`,
       [
         id,
         caller.account_id,
@@ -218,24 +255,44 @@ export class VmOrdersService {
         body.install_guest_agent,
         lines,
         sealed,
-        body.auto_renew,
-        'months' in period ? period.months : null,
-        'days' in period ? period.days : null,
-        amount.toString(),
+        body.auto_renew && period !== null,
+        period && 'months' in period ? period.months : null,
+        period && 'days' in period ? period.days : null,
+        bill.amount.toString(),
+        period === null,
       ],
     );
-    for (const [position, { vpc_id }] of order.interfaces.entries())
+    for (const [position, { vpc_id, floating_ip }] of order.interfaces.entries())
       await tx.query(
-        `insert into vm_interface (id, account_id, vm_id, position, wanted_vpc_id)
-         values ($1::uuid, $2::uuid, $3::uuid, $4::int, $5::uuid)`,
-        [randomUUID(), caller.account_id, id, position, vpc_id ?? null],
+        `insert into vm_interface (id, account_id, vm_id, position, wanted_vpc_id, floating_ip, fip_id)
+         values ($1::uuid, $2::uuid, $3::uuid, $4::int, $5::uuid, $6::boolean, $7::uuid)`,
+        [
+          randomUUID(),
+          caller.account_id,
+          id,
+          position,
+          vpc_id ?? null,
+          floating_ip,
+          floating_ip ? randomUUID() : null,
+        ],
       );
+    await source?.take(tx, id);
+    if (bill.hourly)
+      await openSpan(tx, { id, account_id: caller.account_id }, bill.hourly, describe(order, body));
     await start(tx, 'vm', id, 'ordered');
     const row = (await readVm(tx, id))!;
     const event = says.vmOrdered(eventOf(row), { account: caller.account_id });
     const details = { name: row.name, plan: order.plan.name, image: order.image.name };
     await sayAct(tx, caller, 'vms_create_vm', { kind: 'vm', ...row }, details, event);
+    if (order.period === null) await this.placeNow(tx, order);
     return { status: 201, body: vmRecord(row) };
+  }
+
+  /** An ephemeral machine waits for no place. Last of all: orders in this region take turns from here on. */
+  private async placeNow(tx: Sql, order: Order): Promise<void> {
+    const lacking = await this.capacity.lacking(tx, order.region_id, order, true);
+    if (lacking !== null) throw noCapacity(lacking);
+    await tx.query('update vm set placed = true where id = $1::uuid', [order.id]);
   }
 
   /**
@@ -267,53 +324,6 @@ export class VmOrdersService {
   }
 }
 
-const defaultInterface: V1VMInterface = {
-  type: 'vpc',
-  floating_ip: false,
-  dhcp4: true,
-  enable_ipv4: true,
-  enable_ipv6: false,
-};
-
-function checkInterfaces(interfaces: readonly V1VMInterface[]): void {
-  for (const { type, floating_ip } of interfaces) {
-    if (type === 'public')
-      throw badRequest('interface_not_offered', 'interfaces of type public are not offered; use vpc');
-    if (floating_ip)
-      throw badRequest('interface_not_offered', 'floating IPs cannot be ordered with a machine yet');
-  }
-}
-
-/** One month when nothing is said. @throws ApiError 422 */
-function periodOf({ period_days, period_months }: V1VMCreate): { months: number } | { days: number } {
-  if (period_days != null && period_months != null)
-    throw fieldError('period_days', 'give period_days or period_months, not both');
-  if (period_days != null) return { days: period_days };
-  const months = period_months ?? 1;
-  if (!(vmPeriodMonths as readonly number[]).includes(months))
-    throw fieldError('period_months', `must be one of ${vmPeriodMonths.join(', ')}`);
-  return { months };
-}
-
-/** Size within the plan: a smaller one costs the same; more disk than the plan has is paid per GB. @throws ApiError 422 */
-function sizeOf({ vcpu, mem, disk_size_gb }: V1VMCreate, plan: Plan, image: Image) {
-  const limit = (field: string, value: number, min: number, max: number, unit: string) => {
-    if (value < min || value > max)
-      throw fieldError(field, `must be ${min} to ${max}${unit} with the plan ${plan.name} and this image`);
-    return value;
-  };
-  return {
-    vcpu: limit('vcpu', vcpu ?? plan.vcpu, 1, plan.vcpu, ''),
-    memory_mb: limit('mem', mem ?? plan.memory_mb, Math.min(128, plan.memory_mb), plan.memory_mb, ' MB'),
-    disk_gb: limit('disk_size_gb', disk_size_gb ?? plan.disk_gb, image.min_disk_gb, plan.max_disk_gb, ' GB'),
-  };
-}
-
-export const nameIsTaken = (name: string) =>
-  conflict('name_taken', `a machine named "${name}" exists in this project`);
-
-/** What the unique index refused, in the contract's words; everything else as it is. */
-export function nameTaken(error: unknown, name: string): unknown {
-  const { code, constraint } = (error ?? {}) as { code?: string; constraint?: string };
-  return code === '23505' && constraint === 'vm_name' ? nameIsTaken(name) : error;
-}
+/** The line in the account's ledger. */
+const describe = ({ plan, period }: Order, { hostname }: V1VMCreate) =>
+  `${period === null ? 'ephemeral machine' : 'machine'} ${hostname}, plan ${plan.name}`;

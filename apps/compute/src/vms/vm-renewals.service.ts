@@ -3,9 +3,9 @@ import { Inject, Injectable } from '@nestjs/common';
 import { formatRubles, type V1VMRenewalQuote } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { conflict, fieldError, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { conflict, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { CatalogueService } from '../catalogue/catalogue.service.js';
-import { periodEnd, Prices, type Quote } from '../catalogue/prices.js';
+import { type Period, periodEnd, Prices, type Quote } from '../catalogue/prices.js';
 import { VmMoney } from './vm-money.js';
 import type { VmRow } from './vm.rows.js';
 
@@ -50,7 +50,8 @@ export class VmRenewals {
    * Pays the next period. A repeat, also at once with another one, pays it once.
    * @param from where the period begins: a machine that runs on pays from where the last one ended
    * @param token the quote that the owner has seen; null: whatever it costs now
-   * @throws ApiError 402 with billing's reason, 409 `quote_outdated`, 422 for what is no quote, 503; nothing is charged then
+   * @throws ApiError 402 with billing's reason, 409 `quote_outdated`, also for what is no quote for this machine and
+   *   period, 503; nothing is charged then
    */
   async renew(vm: VmRow, from: Date, token: string | null): Promise<void> {
     const open = await this.open(vm);
@@ -61,10 +62,13 @@ export class VmRenewals {
     }
     const quote = await this.price(vm, from);
     if (token !== null) this.check(vm, token, quote);
-    const renewal = { id: randomUUID(), until: periodEnd(from, periodOf(vm)) };
+    const renewal = { id: randomUUID(), from, until: periodEnd(from, periodOf(vm)) };
     const ordered = { id: renewal.id, account_id: vm.account_id };
     if (!(await this.begin(vm, renewal)))
-      throw conflict('renewal_in_progress', 'the period is just being paid');
+      throw conflict(
+        'renewal_in_progress',
+        'the period is just being paid, or the machine is just being changed',
+      );
     try {
       await this.money.reserve(ordered, quote, `renewal of machine ${vm.hostname}`);
     } catch (error) {
@@ -90,7 +94,10 @@ export class VmRenewals {
       const bytes = Buffer.from(token, 'base64url');
       quoted = JSON.parse(this.runtime.masterKey.open(bytes, sealedTo(vm))) as Quoted;
     } catch {
-      throw fieldError('quote_token', 'is not a quote for this machine and period');
+      throw conflict(
+        'quote_outdated',
+        'the quote is not one for this machine and period; ask for another one',
+      );
     }
     if (quoted.until < Date.now() || BigInt(quoted.amount) !== amount)
       throw conflict('quote_outdated', 'the quote is too old or the price has changed; ask for another one');
@@ -107,15 +114,20 @@ export class VmRenewals {
     return row ?? null;
   }
 
-  private async begin(vm: VmRow, { id, until }: { id: string; until: Date }): Promise<boolean> {
-    const rows = await this.database.transaction((tx) =>
-      tx.query(
-        `insert into vm_renewal (id, account_id, vm_id, after, until)
-         values ($1::uuid, $2::uuid, $3::uuid, $4::timestamptz, $5::timestamptz) on conflict do nothing returning 1 as begun`,
-        [id, vm.account_id, vm.id, vm.paid_until, until],
-      ),
-    );
-    return rows.length === 1;
+  /** Of the machine as it was priced: a change of its size and a renewal never pass one another. */
+  private begin(vm: VmRow, { id, from, until }: { id: string; from: Date; until: Date }): Promise<boolean> {
+    return this.database.transaction(async (tx) => {
+      await tx.query('select 1 as held from vm where id = $1::uuid for update', [vm.id]);
+      const rows = await tx.query(
+        `insert into vm_renewal (id, account_id, vm_id, after, starts, until)
+         select $1::uuid, v.account_id, v.id, $3::timestamptz, $7::timestamptz, $4::timestamptz from vm v
+         where v.id = $2::uuid and v.deleted_at is null and v.plan_id = $5::uuid and v.disk_gb = $6::int
+           and not exists (select 1 from vm_resize r where r.vm_id = v.id and r.state = 'open')
+         on conflict do nothing returning 1 as begun`,
+        [id, vm.id, vm.paid_until, until, vm.plan_id, vm.disk_gb, from],
+      );
+      return rows.length === 1;
+    });
   }
 
   private async drop(id: string): Promise<void> {
@@ -137,7 +149,11 @@ export class VmRenewals {
         [id],
       );
       if (done.length === 0) return (await this.state(tx, id)) !== 'dropped';
-      await tx.query('update vm set paid_until = $2::timestamptz where id = $1::uuid', [vm.id, until]);
+      await tx.query(
+        `update vm v set paid_from = coalesce(r.starts, v.paid_until), paid_until = $2::timestamptz
+         from vm_renewal r where v.id = $1::uuid and r.id = $3::uuid`,
+        [vm.id, until, id],
+      );
       await wake(tx, 'vm_period', vm.id);
       return true;
     });
@@ -163,7 +179,7 @@ export class VmRenewals {
 
 const sealedTo = (vm: VmRow) => `renewal|${vm.account_id}|${vm.id}|${vm.paid_until?.toISOString() ?? ''}`;
 
-const periodOf = ({ period_days, period_months }: VmRow) =>
+export const periodOf = ({ period_days, period_months }: VmRow): Period =>
   period_days !== null ? { days: period_days } : { months: period_months ?? 1 };
 
 /** A period that goes on begins where the last one ends; one that is paid later begins when it is paid. */

@@ -8,8 +8,10 @@ export type StatusFacts = Pick<
   | 'phase'
   | 'power'
   | 'boot'
+  | 'restoring'
   | 'deleted_at'
   | 'generation'
+  | 'power_generation'
   | 'observed_generation'
   | 'observed_state'
   | 'observed_facts'
@@ -26,6 +28,7 @@ export function statusOf(vm: StatusFacts): VmStatus {
   if (vm.deleted_at !== null) return 'deleting';
   switch (vm.phase) {
     case 'ordered':
+    case 'queued':
     case 'attaching':
       return 'pending';
     case 'provisioning':
@@ -39,8 +42,10 @@ export function statusOf(vm: StatusFacts): VmStatus {
 }
 
 function powerStatus(vm: StatusFacts): VmStatus {
-  const seen = vm.observed_generation === vm.generation ? vm.observed_state : null;
+  // A larger size that the region has not heard of yet changes nothing of what it said.
+  const seen = (vm.observed_generation ?? 0) >= vm.power_generation ? vm.observed_state : null;
   if (seen === 'failed') return 'failed';
+  if (vm.restoring) return 'restoring';
   if (vm.power === 'stopped') return seen === 'stopped' ? 'stopped' : 'stopping';
   const booted = vm.observed_facts?.boot ?? 0;
   if (seen === 'running' && booted >= vm.boot) return 'active';
@@ -63,7 +68,7 @@ export function vmRecord(vm: VmRow): V1VM {
     vcpu: vm.vcpu,
     mem: vm.memory_mb,
     disk_size: vm.disk_gb,
-    ephemeral: false,
+    ephemeral: vm.ephemeral,
     interfaces: attached.map((port) => ({
       id: port.id,
       name: `eth${port.position}`,
@@ -72,7 +77,7 @@ export function vmRecord(vm: VmRow): V1VM {
       ipv4_addresses: [port.address!],
       vpc_id: port.vpc_id,
     })),
-    floating_ips: [],
+    floating_ips: attached.flatMap(({ fip }) => (fip ? [fip] : [])),
     ipv4_addresses: attached.map(({ address }) => address!),
     install_guest_agent: vm.install_guest_agent,
     guest_agent_state: status === 'active' ? (vm.observed_facts?.guest_agent ?? null) : null,
@@ -96,6 +101,19 @@ function reasonOf(vm: VmRow, status: VmStatus): string | null {
   if (status === 'error') return vm.reason ?? 'the machine could not be made';
   if (status === 'stopped' && isExpired(vm))
     return 'The paid period has ended; start it with renew to pay the next one.';
-  if (status === 'active' || status === 'stopped') return null;
+  if (['stopping', 'stopped'].includes(status) && vm.suspended)
+    return 'The balance is used up: the machine is stopped, and kept for a while. A top-up starts it again.';
+  if (status === 'active') return sizeReasonOf(vm);
+  if (status === 'stopped') return null;
   return vm.reason;
+}
+
+/** What the region has not made of the machine's size yet. */
+function sizeReasonOf({ vcpu, memory_mb, disk_gb, observed_facts }: VmRow): string | null {
+  const real = { vcpu: 0, memory_mb: 0, disk_gb: 0, ...observed_facts };
+  if (real.disk_gb > 0 && real.disk_gb < disk_gb)
+    return `Its disk has ${real.disk_gb} GB and is being enlarged.`;
+  if (real.vcpu > 0 && (real.vcpu !== vcpu || real.memory_mb !== memory_mb))
+    return `It runs with ${real.vcpu} processors and ${real.memory_mb} MB until its next start.`;
+  return null;
 }

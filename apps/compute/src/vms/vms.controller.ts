@@ -24,6 +24,7 @@ import {
 } from '@nebo/service-kit';
 import type { FastifyReply } from 'fastify';
 import { badVmStatuses } from './vm.mapper.js';
+import { VmAddresses } from './vm-addresses.js';
 import { VmOrdersService } from './vm-orders.service.js';
 import { VmsService } from './vms.service.js';
 import type { Topic } from '../shared/topics.js';
@@ -38,6 +39,7 @@ export class VmsController {
   constructor(
     private readonly vms: VmsService,
     private readonly orders: VmOrdersService,
+    private readonly addresses: VmAddresses,
     private readonly changes: Changes<Topic>,
   ) {}
 
@@ -98,7 +100,7 @@ export class VmsController {
     answer: V1VM,
     query: waitQuery(vmStatuses),
   })
-  get(
+  async get(
     @Caller() caller: KeyIdentity,
     @Param('project_id') project: string | undefined,
     @Param('vm_id') id: string,
@@ -106,10 +108,10 @@ export class VmsController {
     @Query('timeout') timeout: unknown,
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<V1VM> {
-    const look = () => this.vms.get(caller, project ?? null, id);
+    const look = () => this.vms.look(caller, project ?? null, id);
     const wait = parseWait(waitFor, timeout, vmStatuses);
-    if (wait === null) return look();
-    return waitUntil(
+    if (wait === null) return this.vms.get(caller, project ?? null, id);
+    const reached = await waitUntil(
       this.changes,
       `vm:${pathId(id)}`,
       wait.ms,
@@ -117,6 +119,7 @@ export class VmsController {
       look,
       ({ status }) => status === wait.state || badVmStatuses.includes(status),
     );
+    return this.addresses.of(caller.account_id, reached);
   }
 
   @Patch(['projects/:project_id/vms/:vm_id', 'vms/:vm_id'])
@@ -124,7 +127,7 @@ export class VmsController {
     id: 'vms_update_vm',
     flatId: 'vms_update_vm_by_id',
     tag: 'vms',
-    summary: 'Change the name of a machine, or whether it is renewed',
+    summary: 'Change the name of a machine, whether it is renewed, or its size upwards',
     permission: 'vm:update',
     resource: 'vm',
     body: V1VMUpdate,
@@ -144,7 +147,7 @@ export class VmsController {
     id: 'vms_delete_vm',
     flatId: 'vms_delete_vm_by_id',
     tag: 'vms',
-    summary: 'Delete a machine from any state',
+    summary: 'Delete a machine with its backups from any state',
     permission: 'vm:delete',
     resource: 'vm',
     status: 202,

@@ -24,11 +24,16 @@ import {
   pathId,
 } from '@nebo/service-kit';
 import { sayAct } from '../events.js';
+import { noCapacity } from '../regions/capacity.service.js';
+import { repeatOf } from '../shared/repeat.js';
 import { visible } from '../shared/visible.js';
 import { statusOf, vmRecord } from './vm.mapper.js';
 import { isExpired } from './period.lifecycle.js';
-import { nameKey, nameTaken } from './vm-orders.service.js';
+import { VmAddresses } from './vm-addresses.js';
+import { nameKey, nameTaken } from './vm-order.checks.js';
+import { removeVm } from './vm-removal.js';
 import { beginning, VmRenewals } from './vm-renewals.service.js';
+import { VmResizes, type Resize } from './vm-resizes.service.js';
 import { lockVm, vmColumns, type VmRow } from './vm.rows.js';
 
 export type PowerVerb = 'start' | 'stop' | 'restart';
@@ -39,13 +44,20 @@ export class VmsService {
   constructor(
     private readonly database: Database,
     private readonly renewals: VmRenewals,
+    private readonly resizes: VmResizes,
+    private readonly addresses: VmAddresses,
   ) {}
 
   /**
    * @param projectId null by the flat path; otherwise the machine must lie in it
    * @throws ApiError 404
    */
-  get(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1VM> {
+  async get(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1VM> {
+    return this.addresses.of(caller.account_id, await this.look(caller, projectId, id));
+  }
+
+  /** The same with the addresses that it had when it was made: for those who wait for a status. @throws ApiError 404 */
+  look(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1VM> {
     const [vmId, project] = [pathId(id), projectId && pathId(projectId)];
     return this.database.transaction(async (tx) => {
       const [row] = await tx.query<VmRow>(
@@ -59,11 +71,11 @@ export class VmsService {
   }
 
   /** A page of what the key may see, oldest first. A project that is none has nothing. */
-  list(caller: KeyIdentity, projectId: string | null, page: PageQuery): Promise<PageOf<V1VM>> {
+  async list(caller: KeyIdentity, projectId: string | null, page: PageQuery): Promise<PageOf<V1VM>> {
     const seen = visible(caller, 'vm:read', 'vm');
     const project = projectId && idOrNull(projectId);
-    if (seen === null || (projectId !== null && !project)) return Promise.resolve(pageOf([], 0, page));
-    return this.database.transaction(async (tx) => {
+    if (seen === null || (projectId !== null && !project)) return pageOf([], 0, page);
+    const { records, total } = await this.database.transaction(async (tx) => {
       const where = `v.account_id = $1::uuid and not v.unlisted
         and ($2::uuid[] is null or v.project_id = any($2::uuid[]) or v.id = any($3::uuid[]))
         and v.project_id <> all($4::uuid[]) and v.id <> all($5::uuid[])
@@ -85,29 +97,63 @@ export class VmsService {
         `select ${vmColumns} from vm v where ${where} order by v.created_at, v.id limit $8::int offset $9::int`,
         [...values, page.limit, page.offset],
       );
-      return pageOf(rows.map(vmRecord), total, page);
+      return { records: rows.map(vmRecord), total };
     }, caller.account_id);
+    return pageOf(await this.addresses.overlay(caller.account_id, records), total, page);
   }
 
-  /** @throws ApiError 404, 409 `name_taken` */
+  /**
+   * Changes the name, the renewal, and the size upwards: what a larger one costs more for the rest of the paid period is
+   * charged before the region hears of it. The disk grows at once, processors and memory count from the next start.
+   * @throws ApiError 404, 409 `name_taken`, and what `VmResizes` says; nothing is changed or charged then
+   */
   async update(caller: KeyIdentity, projectId: string | null, id: string, body: V1VMUpdate): Promise<V1VM> {
     if (body.name !== undefined && body.name.trim() === '') throw fieldError('name', 'must not be blank');
+    const resize = await this.priced(caller, projectId, id, body);
     const change = async (tx: Sql) => {
       const row = await this.lock(tx, caller, projectId, id);
+      if (resize) await this.resizes.begin(tx, row, resize);
       const [name, autoRenew] = [body.name ?? row.name, body.auto_renew ?? row.auto_renew];
       await tx.query(
         'update vm set name = $2, name_key = $3, auto_renew = $4::boolean, updated_at = now() where id = $1::uuid',
-        [row.id, name, nameKey(name), autoRenew],
+        [row.id, name, nameKey(name), autoRenew && !row.ephemeral],
       );
       const changed = Object.keys(body).filter((field) => body[field as keyof V1VMUpdate] !== undefined);
       await sayAct(tx, caller, 'vms_update_vm', { kind: 'vm', ...row }, { changed });
-      return vmRecord({ ...row, name, auto_renew: autoRenew });
     };
     try {
-      return await this.database.transaction(change, caller.account_id);
+      await this.database.transaction(change, caller.account_id);
     } catch (error) {
+      if (resize) await this.resizes.letGo(resize);
       throw nameTaken(error, body.name ?? '');
     }
+    if (resize) await this.pay(resize);
+    return this.get(caller, projectId, id);
+  }
+
+  /** What a body wants to be larger, priced and with its money held; null when nothing. */
+  private async priced(
+    caller: KeyIdentity,
+    projectId: string | null,
+    id: string,
+    body: V1VMUpdate,
+  ): Promise<Resize | null> {
+    if (body.vm_plan_id === undefined && body.disk_size_gb === undefined) return null;
+    const row = await this.database.transaction(
+      (tx) => this.lock(tx, caller, projectId, id),
+      caller.account_id,
+    );
+    return this.resizes.prepare(row, body);
+  }
+
+  /** Its life pays when this process dies, or when billing is away for a moment. */
+  private async pay({ id }: Resize): Promise<void> {
+    const paid = await this.resizes.pay(id);
+    if (paid === 'paid') return;
+    if (typeof paid === 'object') throw noCapacity(paid.lacking);
+    throw paid === 'expired'
+      ? conflict('payment_expired', 'the payment could not be completed in time; nothing was charged')
+      : conflict('vm_changing', 'the machine was changed meanwhile; what was charged goes back');
   }
 
   /**
@@ -119,13 +165,7 @@ export class VmsService {
     return this.database.transaction(async (tx) => {
       const row = await this.lock(tx, caller, projectId, id);
       if (row.deleted_at) return { status: 'deleting' };
-      const unlisted = !row.handed;
-      await tx.query(
-        `update vm set deleted_at = now(), unlisted = $2::boolean, gone = gone or admitted,
-           generation = generation + (admitted and not gone)::int, updated_at = now() where id = $1::uuid`,
-        [row.id, unlisted],
-      );
-      await wake(tx, 'vm', row.id);
+      const unlisted = await removeVm(tx, row);
       await sayAct(tx, caller, 'vms_delete_vm', { kind: 'vm', ...row }, { name: row.name });
       return { status: unlisted ? 'deleted' : 'deleting' };
     }, caller.account_id);
@@ -135,7 +175,8 @@ export class VmsService {
    * Starts, stops or restarts a machine and answers with the state that it entered, or with the present one when nothing
    * was to do (interfaces.md, 10).
    * @param request of a start: confirms that an expired period is paid anew
-   * @throws ApiError 402 `period_expired` for the start of an expired one without that, or with billing's reason; 404, 409 `vm_not_ready` before it is made and when it could not be, `vm_deleting`, `vm_stopped` (restart)
+   * @throws ApiError 402 `period_expired` for the start of an expired one without that, `account_suspended`, or with billing's
+   *   reason; 404, 409 `vm_not_ready` before it is made and when it could not be, `vm_deleting`, `vm_stopped` (restart)
    */
   async power(
     caller: KeyIdentity,
@@ -145,6 +186,9 @@ export class VmsService {
     idem: IdempotentRequest | null,
     request: VMStartRequest | null = null,
   ): Promise<V1PowerActionResult> {
+    // A repeat of a start that has renewed must not renew again.
+    const repeat = await repeatOf<V1PowerActionResult>(this.database, caller.account_id, idem);
+    if (repeat) return repeat.body;
     if (verb === 'start') await this.renewIfExpired(caller, projectId, id, request);
     const answer = await this.database.transaction(
       (tx) =>
@@ -167,6 +211,7 @@ export class VmsService {
       caller.account_id,
     );
     if (row.deleted_at) throw conflict('vm_deleting', 'the machine is being deleted');
+    if (row.ephemeral) throw conflict('vm_ephemeral', 'an ephemeral machine has no period');
     if (row.provisioned_at === null) throw conflict('vm_not_ready', 'the machine has not been made');
     return this.renewals.quote(row);
   }
@@ -182,6 +227,7 @@ export class VmsService {
       caller.account_id,
     );
     if (row.deleted_at || !isExpired(row)) return;
+    if (row.suspended) throw accountSuspended();
     if (!request?.renew) throw periodExpired();
     await this.renewals.renew(row, beginning(row), request.quote_token ?? null);
   }
@@ -195,6 +241,7 @@ export class VmsService {
     const status = statusOf(row);
     // Looked at again under the lock: it may have expired meanwhile.
     if (verb === 'start' && status !== 'deleting' && isExpired(row)) throw periodExpired();
+    if (verb !== 'stop' && status !== 'deleting' && row.suspended) throw accountSuspended();
     if (status === 'deleting') throw conflict('vm_deleting', 'the machine is being deleted');
     if (['pending', 'provisioning', 'error'].includes(status))
       throw conflict('vm_not_ready', `the machine is ${status}; it has not been made`);
@@ -204,11 +251,15 @@ export class VmsService {
       (verb === 'start' && row.power === 'running' && status !== 'failed') ||
       (verb === 'stop' && row.power === 'stopped' && status !== 'failed') ||
       (verb === 'restart' && status === 'restarting');
+    // Its owner's wish counts again when the account is in order.
+    if (row.suspended && verb === 'stop')
+      await tx.query("update vm set power = 'stopped' where id = $1::uuid", [row.id]);
     if (nothing) return { status, message: `nothing to do: the machine is ${status}` };
     const power = verb === 'stop' ? 'stopped' : 'running';
     const boot = verb === 'restart' ? row.boot + 1 : row.boot;
     await tx.query(
-      `update vm set power = $2, boot = $3::int, generation = generation + 1, updated_at = now() where id = $1::uuid`,
+      `update vm set power = $2, boot = $3::int, generation = generation + 1, power_generation = generation + 1,
+         updated_at = now() where id = $1::uuid`,
       [row.id, power, boot],
     );
     await wake(tx, 'vm', row.id);
@@ -229,4 +280,11 @@ const periodExpired = () =>
     402,
     'period_expired',
     'the paid period has ended; start it with renew: true to pay the next one',
+  );
+
+const accountSuspended = () =>
+  new ApiError(
+    402,
+    'account_suspended',
+    'the balance is used up and the account is suspended; top it up, its machines then start by themselves',
   );

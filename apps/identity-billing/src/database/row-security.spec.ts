@@ -92,6 +92,7 @@ describe('row-level security', () => {
       const router = await new TestRouter(billing, account.account_id, id).open();
       await router.take(nano(2));
       await router.settle([router.ended(nano(1))]);
+      await billing.sql('insert into account_standing (account_id) values ($1)', [account.account_id]);
     }
     for (const table of await tenantTables()) {
       const column = table === 'account' ? 'id' : 'account_id';

@@ -4,6 +4,7 @@ import { Database, type Sql } from '@nebo/persistence';
 import { AuditService } from '../audit/audit.service.js';
 import { guardedError } from '../database/guarded.js';
 import { Settings } from '../settings.js';
+import { StandingService } from '../standing/standing.service.js';
 
 /** Money that comes from outside: a real top-up or a bonus. */
 export interface Deposit {
@@ -24,6 +25,7 @@ export class DepositsService {
     private readonly database: Database,
     private readonly audit: AuditService,
     private readonly settings: Settings,
+    private readonly standing: StandingService,
   ) {}
 
   /**
@@ -63,7 +65,10 @@ export class DepositsService {
    */
   async deposit(deposit: Deposit): Promise<{ transfer_id: string; fresh: boolean }> {
     try {
-      return await this.database.transaction((tx) => this.post(tx, deposit), deposit.account);
+      const posted = await this.database.transaction((tx) => this.post(tx, deposit), deposit.account);
+      // What was stopped goes on at once; should this be lost, the next comparison finds it.
+      await this.standing.sweep(deposit.account).catch(() => undefined);
+      return posted;
     } catch (error) {
       throw guardedError(error);
     }

@@ -106,6 +106,8 @@ export class SpanOpenBody implements SpanOpenRequest {
   resource!: string;
   @StrField({ pattern: amount })
   amount_per_month!: string;
+  @StrField({ pattern: amount, optional: true })
+  amount_per_hour?: string;
   @StrField({ max: 40 })
   started_at!: string;
   @StrField(text)

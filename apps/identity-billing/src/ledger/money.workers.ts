@@ -4,6 +4,7 @@ import { BillingMetrics } from '../observe/billing-metrics.js';
 import { RateService } from '../rate/rate.service.js';
 import { Settings } from '../settings.js';
 import { SlicesService } from '../slices/slices.service.js';
+import { StandingService } from '../standing/standing.service.js';
 import { MoneyService } from './money.service.js';
 import { ReconcileService } from './reconcile.service.js';
 import { SpansService } from './spans.service.js';
@@ -23,6 +24,7 @@ export class MoneyWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     private readonly reconcile: ReconcileService,
     private readonly rate: RateService,
     private readonly slices: SlicesService,
+    private readonly standing: StandingService,
     private readonly settings: Settings,
     private readonly metrics: BillingMetrics,
     @Inject(RUNTIME) private readonly runtime: Runtime,
@@ -34,6 +36,7 @@ export class MoneyWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     });
     this.every(rounds.spans, 'spans', () => this.spans.chargeDue());
     this.every(this.settings.reconcileSeconds * 1_000, 'reconcile', () => this.reconcile.run());
+    this.every(this.settings.standingSeconds * 1_000, 'standing', () => this.standing.sweep());
     this.every(rounds.slices, 'slices', () => this.slices.sweep());
     this.every(rounds.rate, 'rate windows', () => this.rate.prune());
   }

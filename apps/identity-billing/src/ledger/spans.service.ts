@@ -37,7 +37,7 @@ export class SpansService {
     return this.one(
       request.account_id,
       'span-open',
-      `select ${columns} from span_open($1::uuid, $2, $3, $4, $5::bigint, $6::timestamptz, $7, $8::jsonb, $9::bigint)`,
+      `select ${columns} from span_open($1::uuid, $2, $3, $4, $5::bigint, $6::timestamptz, $7, $8::jsonb, $9::bigint, $10::bigint)`,
       [
         request.account_id,
         request.operation_id,
@@ -48,6 +48,7 @@ export class SpansService {
         request.description,
         request.prices ? JSON.stringify(request.prices) : null,
         request.needs_available ?? null,
+        request.amount_per_hour ?? '0',
       ],
       BigInt(request.needs_available ?? 0),
     );

@@ -81,6 +81,32 @@ describe('spans', () => {
     expect(await cost(nano(5), '2026-02-28T23:30:00Z', '2026-02-28T23:30:00Z')).toBe(0n);
   });
 
+  it('a price per hour is charged by the exact time, beside a monthly one, however the hours are cut', async () => {
+    const { account_id } = await billing.account('10000');
+    const [operation_id, started] = [randomUUID(), '2026-10-31T22:59:58.500Z'];
+    const more = { operation_id, amount_per_hour: nano(3_600.000001) };
+    expect((await open(account_id, started, 744, more)).status).toBe(200);
+    // The same operation with another price is another one.
+    expect((await open(account_id, started, 744, { ...more, amount_per_hour: '1' })).status).toBe(409);
+    await spans.chargeDue(new Date('2026-11-01T00:30:00Z'));
+    const closed = await close(account_id, operation_id, '2026-11-01T01:00:00.250Z');
+    const hours = (BigInt(nano(3_600.000001)) * 7_201_750_000n) / 3_600_000_000n;
+    const months =
+      (await cost(nano(744), started, '2026-11-01T00:00:00Z')) +
+      (await cost(nano(744), '2026-11-01T00:00:00Z', '2026-11-01T01:00:00.250Z'));
+    expect(BigInt(closed.body.charged)).toBe(hours + months);
+    const parts = await charges(operation_id);
+    expect(parts.reduce((sum, { amount }) => sum + BigInt(amount), 0n)).toBe(hours + months);
+    expect(await close(account_id, operation_id, '2026-11-01T01:00:00.250Z')).toMatchObject({
+      body: { charged: closed.body.charged },
+    });
+    // One that is closed where it began costs nothing, whatever was charged meanwhile.
+    const never = randomUUID();
+    await open(account_id, started, 0, { ...more, operation_id: never });
+    await spans.chargeDue(new Date('2026-11-01T00:30:00Z'));
+    expect((await close(account_id, never, started)).body.charged).toBe('0');
+  });
+
   it('the session time zone changes nothing', async () => {
     const [row] = await billing.sql<{ cost: string }>(
       `with zone as (select set_config('timezone', 'Pacific/Auckland', false))

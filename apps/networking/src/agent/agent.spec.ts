@@ -39,6 +39,8 @@ describe('the life of a VPC, with a region that answers', () => {
         subnet: vpc.subnet,
         gateway: vpc.subnet.replace(/0\/24$/, '1'),
         ports: [],
+        floating_ips: [],
+        nat: null,
       },
     });
     await agent.answer(vpc.id, 'active');
@@ -125,6 +127,29 @@ describe('what a region is told', () => {
     agent.cursor = 'ffffffff.7';
     expect(await agent.poll()).toMatchObject({ full: true });
     expect(agent.wanted.has(vpc.id)).toBe(true);
+  });
+
+  it('facts that are not as the protocol says are not understood, and refused neither', async () => {
+    const vpc = await bench.activeVpc(agent);
+    const port = (await bench.claim({ vpc_id: vpc.id })).body;
+    const fip = await bench.address();
+    await bench.api('POST', `floating-ips/${fip.id}/attach`, { vm_interface_id: port.id });
+    await agent.poll();
+    const item = agent.wanted.get(vpc.id)!;
+    const seen = async () =>
+      (
+        await bench.sql<{ observed_facts: unknown }>('select observed_facts from vpc where id = $1', [vpc.id])
+      )[0]!.observed_facts;
+    for (const facts of [{}, { floating_ips: 'all' }, { faults: { [fip.id]: 'x' } }]) {
+      expect(await agent.observe(item, 'active', { facts })).toBe(1);
+      expect(await seen()).toBeNull();
+    }
+    expect((await bench.api('GET', `floating-ips/${fip.id}`)).body.status).toBe('attaching');
+    const odd = { floating_ips: [7, 'x', fip.id.toUpperCase()], faults: { x: 'y', [randomUUID()]: 7 } };
+    expect(await agent.observe(item, 'active', { facts: odd })).toBe(1);
+    expect(await seen()).toEqual({ floating_ips: [fip.id], faults: {} });
+    const reached = await bench.api('GET', `floating-ips/${fip.id}?wait=attached&timeout=20`);
+    expect(reached.body.status).toBe('attached');
   });
 
   it('409 stale_epoch for an agent that was replaced, whatever it asks', async () => {

@@ -1,8 +1,15 @@
 import type { Observed, VpcState } from '@nebo/contracts';
 import { idOrNull, validationError } from '@nebo/service-kit';
+import type { ObservedAddresses } from '../shared/region-word.js';
 
 const states: readonly unknown[] = ['active', 'error', 'gone'] satisfies VpcState[];
 const maxItems = 5_000;
+
+/** An observation of a VPC, with what it says of floating IPs; null when it says nothing. */
+export type ObservedVpc = Omit<Observed, 'facts' | 'state'> & {
+  state: VpcState;
+  addresses: ObservedAddresses | null;
+};
 
 function refuse(loc: (string | number)[], msg: string): never {
   throw validationError([{ loc: ['body', ...loc], msg, type: 'value_error' }]);
@@ -18,11 +25,26 @@ function timeOf(value: unknown): string | null {
   return new Date(value).toISOString();
 }
 
+const clean = (text: string) => text.replaceAll('\0', '\ufffd').slice(0, 4_000);
+
+/** What facts say of floating IPs. Facts are free: what is not as `VpcFacts` says it is not understood, never refused. */
+function addressesOf(facts: unknown): ObservedAddresses | null {
+  if (!isObject(facts) || !Array.isArray(facts['floating_ips'])) return null;
+  const idOf = (value: unknown) => (typeof value === 'string' ? idOrNull(value) : null);
+  const faults: Record<string, string> = {};
+  for (const [key, reason] of Object.entries(isObject(facts['faults']) ? facts['faults'] : {})) {
+    const id = idOrNull(key);
+    if (id !== null && typeof reason === 'string') faults[id] = clean(reason);
+  }
+  const floating_ips = (facts['floating_ips'] as unknown[]).map(idOf).filter((id) => id !== null);
+  return { floating_ips: floating_ips.sort(), faults };
+}
+
 /**
  * What an agent saw of VPCs, checked by hand: a batch may hold thousands.
  * @throws ApiError 422 naming the item
  */
-export function parseObserved(body: unknown): Observed[] {
+export function parseObserved(body: unknown): ObservedVpc[] {
   const list = isObject(body) ? body['items'] : undefined;
   if (!Array.isArray(list)) refuse(['items'], 'must be a list');
   if (list.length > maxItems) refuse(['items'], `must have at most ${maxItems} items`);
@@ -45,8 +67,8 @@ export function parseObserved(body: unknown): Observed[] {
       id,
       generation: generation as number,
       state: state as VpcState,
-      reason: typeof reason === 'string' ? reason.replaceAll('\0', '\ufffd').slice(0, 4_000) : null,
-      facts: isObject(facts) ? facts : {},
+      reason: typeof reason === 'string' ? clean(reason) : null,
+      addresses: addressesOf(facts),
       at: time,
     };
   });

@@ -12,9 +12,11 @@ interface WantedRow {
   gone: boolean;
   subnet: string;
   ports: VpcSpec['ports'];
+  floating_ips: VpcSpec['floating_ips'];
+  nat: VpcSpec['nat'];
 }
 
-/** What a region shall make so: VPCs with their ports. */
+/** What a region shall make so: VPCs with their ports, floating IPs and gateway. */
 @Injectable()
 export class WantedService {
   constructor(
@@ -57,7 +59,11 @@ export class WantedService {
     const rows = await tx.query<WantedRow>(
       `select v.id, v.account_id, v.generation, v.deleted_at is not null as gone, v.subnet::text as subnet,
          coalesce((select json_agg(json_build_object('id', p.id, 'mac', p.mac::text, 'address', host(p.address)) order by p.address)
-           from port p where p.vpc_id = v.id), '[]') as ports
+           from port p where p.vpc_id = v.id and p.bound_to is null), '[]') as ports,
+         coalesce((select json_agg(json_build_object('id', f.id, 'address', host(f.address), 'port_id', f.port_id) order by f.address)
+           from floating_ip f where f.vpc_id = v.id and f.port_id is not null), '[]') as floating_ips,
+         (select json_build_object('id', g.fip_id, 'address', host(g.address))
+           from nat_gateway g where g.vpc_id = v.id and g.enabled) as nat
        from vpc v where v.region_id = $1::uuid and ($2::bigint is null or v.change > $2::bigint)
        order by v.change nulls first`,
       [agent.region_id, after?.toString() ?? null],
@@ -66,7 +72,14 @@ export class WantedService {
   }
 }
 
-function wantedVpc({ id, account_id, generation, gone, subnet, ports }: WantedRow): Wanted {
-  const gateway = addressText(subnetOf(subnet)!.gateway);
-  return { kind: 'vpc', id, generation, gone, spec: { account_id, subnet, gateway, ports } };
+function wantedVpc({ id, generation, gone, ...row }: WantedRow): Wanted {
+  const gateway = addressText(subnetOf(row.subnet)!.gateway);
+  const { account_id, subnet, ports, floating_ips, nat } = row;
+  return {
+    kind: 'vpc',
+    id,
+    generation,
+    gone,
+    spec: { account_id, subnet, gateway, ports, floating_ips, nat },
+  };
 }

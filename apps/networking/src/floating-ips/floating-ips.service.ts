@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import {
-  formatRubles,
   type KeyIdentity,
   type PageOf,
   pageOf,
@@ -11,25 +10,23 @@ import {
   type V1FloatingIPCreate,
   type V1FloatingIPUpdate,
 } from '@nebo/contracts';
-import { start, wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { fieldError, type IdempotentRequest, idOrNull, notFound, once, pathId } from '@nebo/service-kit';
-import { sayAct } from '../events.js';
+import { conflict, fieldError, type IdempotentRequest, idOrNull, once } from '@nebo/service-kit';
+import { actorOf, sayAct } from '../events.js';
 import { Regions } from '../shared/regions.js';
 import { AddressMoney } from './address-money.js';
+import {
+  findFloatingIp,
+  floatingIpColumns,
+  floatingIpRecord,
+  type FloatingIpRow,
+  floatingIps,
+  insertFloatingIp,
+  lockFloatingIp,
+  releaseFloatingIp,
+} from './floating-ip.rows.js';
 import { AddressPool } from './pool.js';
 
-interface Row {
-  id: string;
-  region_id: string;
-  address: string;
-  name: string | null;
-  amount_per_month: string;
-  created_at: Date;
-}
-
-const columns =
-  'id, region_id, host(address) as address, name, amount_per_month::text as amount_per_month, created_at';
 const ids = (texts: readonly string[]): string[] => texts.map(idOrNull).filter((id) => id !== null);
 
 /** Public addresses: ordered, labelled, listed, released. */
@@ -44,7 +41,9 @@ export class FloatingIpsService {
 
   /** @throws ApiError 404 */
   async get({ account_id }: KeyIdentity, id: string): Promise<V1FloatingIP> {
-    return record(await this.database.transaction((tx) => this.find(tx, account_id, id), account_id));
+    return floatingIpRecord(
+      await this.database.transaction((tx) => findFloatingIp(tx, account_id, id), account_id),
+    );
   }
 
   /**
@@ -55,8 +54,8 @@ export class FloatingIpsService {
     const filter = toFilter(caller, 'floating_ip:read', 'floating_ip');
     const regionId = region === null ? null : idOrNull(region);
     if (!filter.any || (region !== null && regionId === null)) return pageOf([], 0, page);
-    const where = `account_id = $1::uuid and ($2::uuid is null or region_id = $2::uuid)
-      and ($3::uuid[] is null or id = any($3::uuid[])) and id <> all($4::uuid[])`;
+    const where = `f.account_id = $1::uuid and f.released_at is null and ($2::uuid is null or f.region_id = $2::uuid)
+      and ($3::uuid[] is null or f.id = any($3::uuid[])) and f.id <> all($4::uuid[])`;
     const values = [
       caller.account_id,
       regionId,
@@ -65,14 +64,15 @@ export class FloatingIpsService {
     ];
     return this.database.transaction(async (tx) => {
       const [counted] = await tx.query<{ total: number }>(
-        `select count(*)::int as total from floating_ip where ${where}`,
+        `select count(*)::int as total from floating_ip f where ${where}`,
         values,
       );
-      const rows = await tx.query<Row>(
-        `select ${columns} from floating_ip where ${where} order by created_at, id limit $5::int offset $6::int`,
+      const rows = await tx.query<FloatingIpRow>(
+        `select ${floatingIpColumns} from ${floatingIps} where ${where}
+         order by f.created_at, f.id limit $5::int offset $6::int`,
         [...values, page.limit, page.offset],
       );
-      return pageOf(rows.map(record), counted!.total, page);
+      return pageOf(rows.map(floatingIpRecord), counted!.total, page);
     }, caller.account_id);
   }
 
@@ -92,23 +92,16 @@ export class FloatingIpsService {
     const answer = await this.database.transaction(
       (tx) =>
         once(tx, idem, async () => {
-          // Inside, so that the repeat of an order that was made asks for no money. Undone, the hold expires in a minute.
-          const held = await this.money.holdMonth(account_id);
-          const [id, span]: [string, string] = [randomUUID(), randomUUID()];
-          const address = await this.pool.take(tx, region, id);
-          const [row] = await tx.query<Row>(
-            `insert into floating_ip (id, account_id, region_id, address, name, amount_per_month)
-             values ($1::uuid, $2::uuid, $3::uuid, $4::inet, $5, $6::numeric) returning ${columns}`,
-            [id, account_id, region.id, address, name, held.amount],
-          );
-          await tx.query(
-            `insert into span (id, account_id, fip_id, address, reservation_id, amount_per_month, price_version)
-             values ($1::uuid, $2::uuid, $3::uuid, $4::inet, $5::uuid, $6::numeric, $7::int)`,
-            [span, account_id, id, address, held.reservation_id, held.amount, held.price_version],
-          );
-          await start(tx, 'span', span, 'opening');
+          const id = randomUUID();
+          // Inside, so that the repeat of an order that was made asks for no money.
+          const address = await this.money.withMonth(account_id, async (money) => {
+            const taken = await this.pool.take(tx, region, id);
+            const made = { id, account_id, region_id: region.id, address: taken, name, money };
+            await insertFloatingIp(tx, { ...made, span_id: randomUUID() });
+            return taken;
+          });
           await sayAct(tx, caller, 'networking_create_floating_ip', `floating_ip:${id}`, { address, name });
-          return { status: 201, body: record(row!) };
+          return { status: 201, body: floatingIpRecord(await findFloatingIp(tx, account_id, id)) };
         }),
       account_id,
     );
@@ -121,68 +114,47 @@ export class FloatingIpsService {
     checkLabel(name);
     const { account_id } = caller;
     return this.database.transaction(async (tx) => {
-      const { id: known } = await this.find(tx, account_id, id);
-      const [row] = await tx.query<Row>(
-        `update floating_ip set name = $2 where id = $1::uuid returning ${columns}`,
-        [known, name],
-      );
-      if (!row) throw notFound();
+      const { id: known } = await findFloatingIp(tx, account_id, id);
+      await tx.query('update floating_ip set name = $2 where id = $1::uuid', [known, name]);
       await sayAct(tx, caller, 'networking_update_floating_ip', `floating_ip:${known}`, { name });
-      return record(row);
+      return floatingIpRecord(await findFloatingIp(tx, account_id, known));
     }, account_id);
   }
 
-  /** Releases an address: the charge ends now, the address goes back to the pool. @throws ApiError 404 */
+  /**
+   * Releases an address: the charge ends now. It goes back to the pool at once, or when its region confirms that it is free.
+   * @throws ApiError 404, 409 `floating_ip_attached`, `held_by_nat_gateway`
+   */
   async delete(caller: KeyIdentity, id: string): Promise<void> {
     const { account_id } = caller;
     await this.database.transaction(async (tx) => {
       // Of two releases at once the second finds nothing.
-      const [row] = await tx.query<Row>(
-        `delete from floating_ip where id = $1::uuid and account_id = $2::uuid returning ${columns}`,
-        [pathId(id), account_id],
-      );
-      if (!row) throw notFound();
-      await this.pool.giveBack(tx, row.id);
-      const [span] = await tx.query<{ id: string }>(
-        'update span set ended_at = now() where fip_id = $1::uuid returning id',
-        [row.id],
-      );
-      await wake(tx, 'span', span!.id);
-      const details = { address: row.address, name: row.name };
-      await sayAct(tx, caller, 'networking_delete_floating_ip', `floating_ip:${row.id}`, details);
+      const row = await lockFloatingIp(tx, account_id, id);
+      await refuseOfGateway(tx, row);
+      if (row.status === 'attaching' || row.status === 'attached')
+        throw conflict(
+          'floating_ip_attached',
+          `the address is ${row.status}; detach it before it is released`,
+        );
+      await releaseFloatingIp(tx, this.pool, actorOf(caller), row);
     }, account_id);
   }
+}
 
-  private async find(tx: Sql, account: string, id: string): Promise<Row> {
-    const [row] = await tx.query<Row>(
-      `select ${columns} from floating_ip where id = $1::uuid and account_id = $2::uuid`,
-      [pathId(id), account],
+/** What a NAT gateway has goes with the gateway, and by no other way. @throws ApiError 409 `held_by_nat_gateway` */
+export async function refuseOfGateway(tx: Sql, { id }: FloatingIpRow): Promise<void> {
+  const [gateway] = await tx.query<{ vpc_id: string }>(
+    'select vpc_id from nat_gateway where fip_id = $1::uuid',
+    [id],
+  );
+  if (gateway)
+    throw conflict(
+      'held_by_nat_gateway',
+      `the NAT gateway of VPC ${gateway.vpc_id} has the address; disabling it releases the address`,
     );
-    if (!row) throw notFound();
-    return row;
-  }
 }
 
 function checkLabel(name: string | null): void {
   if (name !== null && (name.trim() === '' || name.includes('\0')))
     throw fieldError('name', 'must not be blank');
 }
-
-/** A row as the contract's record. Nothing can be attached yet, so every address is available. */
-const record = (row: Row): V1FloatingIP => ({
-  id: row.id,
-  address: row.address,
-  cluster_id: row.region_id,
-  status: 'available',
-  name: row.name,
-  internal_address: null,
-  target_kind: 'interface',
-  vm_id: null,
-  vm_interface_id: null,
-  vm_project_id: null,
-  vpc_id: null,
-  auto_release: false,
-  last_error: null,
-  monthly_price: formatRubles(BigInt(row.amount_per_month)),
-  created_at: row.created_at.toISOString(),
-});

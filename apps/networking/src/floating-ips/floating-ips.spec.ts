@@ -112,6 +112,8 @@ describe('POST /floating-ips', () => {
       error: { code: 'no_capacity' },
     });
     expect((await order({ cluster_id: otherRegion })).status).toBe(503);
+    // Neither those that were made nor those that were not hold money on.
+    await eventually('no hold is left', async () => bench.billing.held.size === 0);
   });
 });
 

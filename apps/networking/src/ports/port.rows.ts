@@ -17,10 +17,14 @@ export interface PortRow {
   address: string;
   mac: string;
   created_at: Date;
+  project_id: string | null;
+  floating_ip: PortInfo['floating_ip'];
 }
 
 export const portColumns = `p.id, p.kind, p.owner, p.name, p.vpc_id, v.region_id, v.subnet::text as subnet,
-  host(p.address) as address, p.mac::text as mac, p.created_at`;
+  host(p.address) as address, p.mac::text as mac, p.created_at, p.project_id,
+  (select json_build_object('id', f.id, 'address', host(f.address), 'status', f.status)
+   from floating_ip f where f.port_id = p.id) as floating_ip`;
 
 /** A row as other services see it. */
 export function portInfo(row: PortRow): PortInfo {
@@ -35,6 +39,7 @@ export function portInfo(row: PortRow): PortInfo {
     prefix: subnet.prefix,
     gateway: addressText(subnet.gateway),
     mac: row.mac,
+    floating_ip: row.floating_ip,
   };
 }
 
@@ -49,6 +54,8 @@ export interface NewPort {
   address: string | null;
   /** Null: one of ours. */
   mac: string | null;
+  /** Of what sits on it. */
+  project_id?: string | null;
   /** Kept, to tell a repeat from another request under the same id. */
   request: string;
 }
@@ -78,8 +85,8 @@ export async function insertPort(tx: Sql, vpc: VpcRow, port: NewPort): Promise<P
   for (let attempt = 0; attempt < 5; attempt += 1) {
     const [row] = await tx.query<PortRow>(
       `with made as (
-         insert into port (id, account_id, vpc_id, kind, owner, name, address, mac, request)
-         values ($1::uuid, $2::uuid, $3::uuid, $4, $5, $6, $7::inet, $8::macaddr, $9::jsonb)
+         insert into port (id, account_id, vpc_id, kind, owner, name, address, mac, request, project_id)
+         values ($1::uuid, $2::uuid, $3::uuid, $4, $5, $6, $7::inet, $8::macaddr, $9::jsonb, $10::uuid)
          on conflict do nothing returning *)
        select ${portColumns} from made p join vpc v on v.id = p.vpc_id`,
       [
@@ -92,6 +99,7 @@ export async function insertPort(tx: Sql, vpc: VpcRow, port: NewPort): Promise<P
         address,
         port.mac ?? freshMac(),
         port.request,
+        port.project_id ?? null,
       ],
     );
     if (row) return row;
@@ -105,7 +113,11 @@ export async function insertPort(tx: Sql, vpc: VpcRow, port: NewPort): Promise<P
   throw new Error(`no free MAC for port ${port.id}`);
 }
 
-function checked(text: string, subnet: Subnet): string {
+/**
+ * A host address of a subnet that somebody named.
+ * @throws ApiError 400 `address_outside_subnet`, 409 `address_in_use` for the gateway's
+ */
+export function checked(text: string, subnet: Subnet): string {
   const address = addressNumber(text);
   if (address <= subnet.network || address >= subnet.broadcast)
     throw badRequest('address_outside_subnet', `${text} is not a host address of ${subnet.cidr}`);
@@ -113,13 +125,19 @@ function checked(text: string, subnet: Subnet): string {
   return addressText(address);
 }
 
-/** The lowest host address behind the gateway that no port has: the first gap after an address that is taken. */
+/**
+ * The lowest host address behind the gateway that no port has and no guest may still have: the first gap after one that is
+ * taken.
+ */
 async function lowestFree(tx: Sql, vpcId: string, subnet: Subnet): Promise<string> {
   const gateway = addressText(subnet.gateway);
   const [row] = await tx.query<{ address: string }>(
-    `select host(min(t.address) + 1) as address
-     from (select $2::inet as address union all select address from port where vpc_id = $1::uuid) t
-     where not exists (select 1 from port p where p.vpc_id = $1::uuid and p.address = t.address + 1)`,
+    `with resting as (select address from resting_address where vpc_id = $1::uuid and until > now())
+     select host(min(t.address) + 1) as address
+     from (select $2::inet as address union all select address from port where vpc_id = $1::uuid
+       union all select address from resting) t
+     where not exists (select 1 from port p where p.vpc_id = $1::uuid and p.address = t.address + 1)
+       and not exists (select 1 from resting r where r.address = t.address + 1)`,
     [vpcId, gateway],
   );
   const address = row!.address;

@@ -23,6 +23,8 @@ class ClaimBody {
   kind!: PortKind;
   @StrField({ min: 3, max: 100, pattern: /^[a-z_]+:[0-9a-fA-F-]+$/ })
   owner!: string;
+  @IdField({ nullable: true, optional: true })
+  project_id?: string | null;
   @IdField({ nullable: true })
   vpc_id!: string | null;
   @IdField({ nullable: true, optional: true })
@@ -70,7 +72,7 @@ export class PortsController {
   @Post('release')
   @HttpCode(200)
   async release(@CallingService() caller: ServiceIdentity, @Body() body: ReleaseBody): Promise<object> {
-    await this.ports.release(idsOf(caller, body));
+    await this.ports.release(idsOf(caller, body), caller.service);
     return {};
   }
 
@@ -97,7 +99,7 @@ function accountOf(caller: ServiceIdentity, account: string): string {
   return id;
 }
 
-const idsOf = (caller: ServiceIdentity, body: ReleaseBody) => ({
+export const idsOf = (caller: ServiceIdentity, body: ReleaseBody) => ({
   operation_id: body.operation_id.toLowerCase(),
   account_id: accountOf(caller, body.account_id),
 });

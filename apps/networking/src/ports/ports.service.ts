@@ -2,6 +2,8 @@ import { Injectable } from '@nestjs/common';
 import type { PortAddressesRequest, PortClaimRequest, PortInfo, PortReleaseRequest } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
 import { ApiError, badRequest, canonical, conflict, fieldError, referenceNotFound } from '@nebo/service-kit';
+import { freePort } from '../floating-ips/floating-ip.rows.js';
+import { AddressPool } from '../floating-ips/pool.js';
 import type { VpcRow } from '../vpcs/vpc.mapper.js';
 import { defaultVpc } from '../vpcs/vpc.rows.js';
 import { VpcsService } from '../vpcs/vpcs.service.js';
@@ -13,6 +15,7 @@ export class PortsService {
   constructor(
     private readonly database: Database,
     private readonly vpcs: VpcsService,
+    private readonly pool: AddressPool,
   ) {}
 
   /**
@@ -36,20 +39,27 @@ export class PortsService {
       const known = await this.known(tx, operation_id, content);
       if (known) return known;
       const vpc = await this.vpcOf(tx, request);
-      const port = { id: operation_id, account_id, kind, owner, name: null, address, mac, request: content };
-      return portInfo(await insertPort(tx, vpc, port));
+      const project_id = request.project_id ?? null;
+      const given = { account_id, kind, owner, name: null, address, mac, project_id };
+      return portInfo(await insertPort(tx, vpc, { id: operation_id, ...given, request: content }));
     }, account_id);
   }
 
-  /** Gives a port back; what was claimed under this id or still arrives under it makes nothing more. */
-  async release({ operation_id, account_id }: PortReleaseRequest): Promise<void> {
+  /**
+   * Gives a port back; what was claimed under this id or still arrives under it makes nothing more. Its floating IP goes with
+   * it when it came with it.
+   * @param by name of the service that gives it back
+   */
+  async release({ operation_id, account_id }: PortReleaseRequest, by: string): Promise<void> {
     await this.database.transaction(async (tx) => {
       await holdOperation(tx, operation_id);
       // The row of the VPC first, as a claim does: two orders of locks would meet in a deadlock.
-      await tx.query(
+      const held = await tx.query(
         'select 1 as held from vpc where id = (select vpc_id from port where id = $1::uuid and account_id = $2::uuid) for update',
         [operation_id, account_id],
       );
+      if (held.length > 0)
+        await freePort(tx, this.pool, { account_id, actor: `service:${by}` }, operation_id);
       await tx.query('delete from port where id = $1::uuid and account_id = $2::uuid', [
         operation_id,
         account_id,
@@ -109,6 +119,6 @@ export class PortsService {
 }
 
 /** Claims and releases of one id follow each other. */
-async function holdOperation(tx: Sql, id: string): Promise<void> {
+export async function holdOperation(tx: Sql, id: string): Promise<void> {
   await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 0))::text as held', [`port|${id}`]);
 }

@@ -34,6 +34,7 @@ describe('claim', () => {
       prefix: 28,
       gateway: '192.168.10.1',
       mac: expect.stringMatching(/^02(:[0-9a-f]{2}){5}$/),
+      floating_ip: null,
     });
     expect(new Set(ports.map(({ mac }) => mac)).size).toBe(3);
     await release(ports[1]!.id);

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import {
   type KeyIdentity,
@@ -12,6 +11,7 @@ import { Database } from '@nebo/persistence';
 import { fieldError, type IdempotentRequest, notFound, once, pathId } from '@nebo/service-kit';
 import { sayAct } from '../events.js';
 import { canonicalMac, insertPort, portColumns, type PortRow } from '../ports/port.rows.js';
+import { newReservation, reserveForInterface } from './reserved-ip.rows.js';
 import { VpcsService } from '../vpcs/vpcs.service.js';
 
 /** Addresses of a VPC that are bound to a MAC: ports that the account itself keeps. */
@@ -40,7 +40,8 @@ export class ReservedIpsService {
   }
 
   /**
-   * Reserves an address.
+   * Reserves an address. Of a MAC that a machine's interface has, the interface gets the address, with its next lease
+   * (docs/decisions/016-reserved-address-of-an-interface).
    * @throws ApiError 404, 400 `address_outside_subnet`, 409 `address_in_use`, `mac_in_use`, 422 for a blank name
    */
   async create(
@@ -55,17 +56,10 @@ export class ReservedIpsService {
       (tx) =>
         once(tx, idem, async () => {
           const vpc = await this.vpcs.find(tx, account_id, vpcId, true);
-          const id = randomUUID();
-          const row = await insertPort(tx, vpc, {
-            id,
-            account_id,
-            kind: 'reserved_ip',
-            owner: `reserved_ip:${id}`,
-            name: body.name,
-            address: body.address,
-            mac: canonicalMac(body.mac),
-            request: '{}',
-          });
+          const wanted = { name: body.name, address: body.address, mac: canonicalMac(body.mac) };
+          const row =
+            (await reserveForInterface(tx, vpc, wanted)) ??
+            (await insertPort(tx, vpc, { ...newReservation(vpc), ...wanted }));
           await sayAct(tx, caller, 'networking_create_reserved_ip', `vpc:${vpc.id}`, {
             name: body.name,
             address: row.address,
@@ -78,7 +72,7 @@ export class ReservedIpsService {
     return answer.body;
   }
 
-  /** Frees an address. @throws ApiError 404, also for a port that is something else */
+  /** Ends a reservation; an interface that has the address keeps it. @throws ApiError 404, also for a port that is something else */
   async delete(caller: KeyIdentity, vpcId: string, id: string): Promise<void> {
     const { account_id } = caller;
     const portId = pathId(id);

@@ -2,7 +2,7 @@ import { Inject, Injectable, type OnApplicationBootstrap, type OnModuleDestroy }
 import { Database } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
 
-/** Forgets what is over: ids of released ports, which no claim can still be on its way for. */
+/** Forgets what is over: ids of released ports, which no claim can still be on its way for; addresses that no lease has any more. */
 @Injectable()
 export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
   private timer: NodeJS.Timeout | undefined;
@@ -25,5 +25,6 @@ export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
   /** One round. */
   async run(): Promise<void> {
     await this.database.query("delete from released_port where at < now() - interval '7 days'");
+    await this.database.query('delete from resting_address where until < now()');
   }
 }

@@ -23,6 +23,11 @@ export class Regions {
     return region;
   }
 
+  /** The region of whoever names none, or null before there is one. @throws ApiError 503 when compute does not answer */
+  async default(): Promise<RegionInfo | null> {
+    return (await this.list()).find(({ is_default }) => is_default) ?? null;
+  }
+
   private async list(): Promise<RegionInfo[]> {
     if (this.known && Date.now() - this.known.at < keepMs) return this.known.regions;
     const regions = await this.peers.call<RegionInfo[]>('compute', '/internal/v1/regions', { account: null });

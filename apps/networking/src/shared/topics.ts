@@ -1,2 +1,2 @@
 /** What can be waited for here; the payloads of the database's notifications. */
-export type Topic = `wanted:${string}` | `vpc:${string}`;
+export type Topic = `wanted:${string}` | `vpc:${string}` | `floating_ip:${string}`;

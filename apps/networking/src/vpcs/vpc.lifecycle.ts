@@ -1,5 +1,13 @@
 import { Injectable } from '@nestjs/common';
-import { type Change, Lifecycle, minutes, type Outcome, State, type StepContext } from '@nebo/lifecycle';
+import {
+  type Change,
+  Lifecycle,
+  minutes,
+  type Outcome,
+  State,
+  type StepContext,
+  wake,
+} from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
 
 /** A VPC as its life sees it. */
@@ -99,6 +107,11 @@ export class VpcLifecycle extends Lifecycle<LivingVpc> {
          where feed.name = 'wanted:' || gone.region_id and gone.change is not null`,
         [vpc.id],
       );
+      // Addresses that were still on their way out of it are out now.
+      const left = await tx.query<{ id: string }>('select id from floating_ip where vpc_id = $1::uuid', [
+        vpc.id,
+      ]);
+      for (const { id } of left) await wake(tx, 'floating_ip', id);
     });
   }
 }

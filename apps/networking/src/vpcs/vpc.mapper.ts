@@ -1,4 +1,4 @@
-import type { V1Vpc } from '@nebo/contracts';
+import type { V1NatGateway, V1Vpc } from '@nebo/contracts';
 
 /** A row of `vpc`, as far as records and ports need it. */
 export interface VpcRow {
@@ -11,10 +11,12 @@ export interface VpcRow {
   status: string;
   status_reason: string | null;
   deleted_at: Date | null;
+  nat_gateway: V1NatGateway | null;
 }
 
-export const vpcColumns =
-  'id, account_id, region_id, name, subnet::text as subnet, is_default, status, status_reason, deleted_at';
+export const vpcColumns = `id, account_id, region_id, name, subnet::text as subnet, is_default, status, status_reason, deleted_at,
+  (select json_build_object('enabled', g.enabled, 'fip_id', g.fip_id, 'address', host(g.address), 'status', g.status,
+     'last_error', g.last_error) from nat_gateway g where g.vpc_id = vpc.id) as nat_gateway`;
 
 /** A row as the contract's record. */
 export function vpcRecord(row: VpcRow): V1Vpc {
@@ -24,8 +26,7 @@ export function vpcRecord(row: VpcRow): V1Vpc {
     subnet: row.subnet,
     cluster_id: row.region_id,
     is_default: row.is_default,
-    // None can be enabled yet.
-    nat_gateway: null,
+    nat_gateway: row.nat_gateway,
     ovn_name: null,
     status: row.status,
     status_reason: row.status_reason,

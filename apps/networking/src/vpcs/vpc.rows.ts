@@ -91,5 +91,14 @@ async function insert(tx: Sql, vpc: NewVpc, isDefault: boolean): Promise<VpcRow>
   return row;
 }
 
+/** Makes what is wanted of a VPC newer. @returns the generation that has the change */
+export async function nextGeneration(tx: Sql, vpcId: string): Promise<number> {
+  const [row] = await tx.query<{ generation: number }>(
+    'update vpc set generation = generation + 1 where id = $1::uuid returning generation',
+    [vpcId],
+  );
+  return row!.generation;
+}
+
 export const nameTaken = (name: string) =>
   conflict('name_taken', `a VPC named "${name}" exists in this region`);

@@ -20,7 +20,7 @@ import {
   once,
   pathId,
 } from '@nebo/service-kit';
-import { sayAct } from '../events.js';
+import { sayAct, says } from '../events.js';
 import { Regions } from '../shared/regions.js';
 import { requireSubnet } from './subnet.js';
 import { type VpcRow, vpcColumns, vpcRecord } from './vpc.mapper.js';
@@ -99,10 +99,9 @@ export class VpcsService {
       (tx) =>
         once(tx, idem, async () => {
           const row = await insertVpc(tx, { account_id, region_id: region.id, name: body.name, subnet });
-          await sayAct(tx, caller, 'networking_create_vpc', `vpc:${row.id}`, {
-            name: row.name,
-            subnet: row.subnet,
-          });
+          const details = { name: row.name, subnet: row.subnet };
+          const created = says.vpcCreated(vpcEvent(row), { account: account_id });
+          await sayAct(tx, caller, 'networking_create_vpc', `vpc:${row.id}`, details, created);
           return { status: 201, body: vpcRecord(row) };
         }),
       account_id,
@@ -155,10 +154,13 @@ export class VpcsService {
         vpc.id,
       ]);
       await wake(tx, 'vpc', vpc.id);
-      await sayAct(tx, caller, 'networking_delete_vpc', `vpc:${vpc.id}`, { name: vpc.name });
+      const deleted = says.vpcDeleted(vpcEvent(vpc), { account: account_id });
+      await sayAct(tx, caller, 'networking_delete_vpc', `vpc:${vpc.id}`, { name: vpc.name }, deleted);
     }, account_id);
   }
 }
+
+const vpcEvent = ({ id, region_id, name, subnet }: VpcRow) => ({ vpc_id: id, region_id, name, subnet });
 
 function checkName(name: string): void {
   if (name.trim() === '') throw fieldError('name', 'must not be blank');

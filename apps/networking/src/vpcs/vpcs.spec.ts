@@ -109,14 +109,22 @@ describe('POST /vpcs', () => {
     await create({ name: 'a', subnet: '10.40.0.0/16' }, account);
     await bench.api('PATCH', `vpcs/${body.id}`, { name: 'b' }, account);
     await bench.api('DELETE', `vpcs/${body.id}`, undefined, account);
-    const lines = await bench.sql<{ envelope: { data: Record<string, unknown> } }>(
+    const lines = await bench.sql<{ envelope: { type: string; data: Record<string, unknown> } }>(
       "select envelope from outbox where envelope->>'account' = $1 order by seq",
       [account.account_id],
     );
-    expect(lines.map(({ envelope }) => envelope.data)).toMatchObject([
-      { action: 'networking_create_vpc', resource: `vpc:${body.id}`, actor: `key:${account.key_id}` },
-      { action: 'networking_update_vpc', details: { name: 'b' } },
-      { action: 'networking_delete_vpc', details: { name: 'b' } },
+    const event = { vpc_id: body.id, region_id: region, subnet: body.subnet };
+    expect(
+      lines.map(({ envelope: { type, data } }) => [type.slice('nebo.networking.'.length), data]),
+    ).toMatchObject([
+      [
+        'audit.written.v1',
+        { action: 'networking_create_vpc', resource: `vpc:${body.id}`, actor: `key:${account.key_id}` },
+      ],
+      ['vpc.created.v1', { ...event, name: 'a' }],
+      ['audit.written.v1', { action: 'networking_update_vpc', details: { name: 'b' } }],
+      ['audit.written.v1', { action: 'networking_delete_vpc', details: { name: 'b' } }],
+      ['vpc.deleted.v1', { ...event, name: 'b' }],
     ]);
   });
 });

@@ -1,5 +1,12 @@
 import { type Readable } from 'node:stream';
-import { type LogBatch, type Observed, type WantedAnswer } from '@nebo/contracts';
+import {
+  type InventoryPart,
+  type InventoryWanted,
+  type LogBatch,
+  type Observed,
+  type RegionCapacity,
+  type WantedAnswer,
+} from '@nebo/contracts';
 
 /** Answer of taking the region. */
 export interface AgentSession {
@@ -13,21 +20,31 @@ export interface ServicePlane {
   /** What changed after `since`, everything when it is null; waits up to `waitSeconds` for a change. */
   wanted(since: string | null, waitSeconds: number, signal: AbortSignal): Promise<WantedAnswer>;
   observed(items: Observed[], signal: AbortSignal): Promise<void>;
+  /** The blob's bytes; whoever reads them checks their hash. */
+  getBlob(sha256: string, signal: AbortSignal): Promise<Readable>;
+  putBlob(sha256: string, bytes: number, source: Readable, signal: AbortSignal): Promise<void>;
+}
+
+/** Audits that ask what the region's host has. */
+export interface InventoryPlane {
+  /** Under which number somebody asks; waits up to `waitSeconds` while nobody does. */
+  inventoryWanted(waitSeconds: number, signal: AbortSignal): Promise<InventoryWanted>;
+  tellInventory(part: InventoryPart, signal: AbortSignal): Promise<void>;
 }
 
 /**
  * The control plane as the agent sees it: over HTTP, or in one process through a ServiceTarget. Every call may fail and
- * is then made again by its caller. Its own `wanted` and `observed` are those of builds and replicas.
+ * is then made again by its caller. Its own `wanted`, `observed` and blobs are those of builds and replicas.
  */
-export interface ControlPlane extends ServicePlane {
-  /** Takes the region: from now on older agents get `Superseded`. */
-  openSession(signal: AbortSignal): Promise<AgentSession>;
+export interface ControlPlane extends ServicePlane, InventoryPlane {
+  /**
+   * Takes the region: from now on older agents get `Superseded`.
+   * @param capacity what the region can hold in machines; null: nobody knows
+   */
+  openSession(capacity: RegionCapacity | null, signal: AbortSignal): Promise<AgentSession>;
   /** The same of another service, in the same session. */
   of(service: string): ServicePlane;
   log(stream: string, batch: LogBatch, signal: AbortSignal): Promise<void>;
-  /** The blob's bytes; whoever reads them checks their hash. */
-  getBlob(sha256: string, signal: AbortSignal): Promise<Readable>;
-  putBlob(sha256: string, bytes: number, source: Readable, signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
 

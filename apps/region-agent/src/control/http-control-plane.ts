@@ -1,6 +1,13 @@
 import { type Readable } from 'node:stream';
 import { Agent, request, type Dispatcher } from 'undici';
-import { type LogBatch, type Observed, type WantedAnswer } from '@nebo/contracts';
+import {
+  type InventoryPart,
+  type InventoryWanted,
+  type LogBatch,
+  type Observed,
+  type RegionCapacity,
+  type WantedAnswer,
+} from '@nebo/contracts';
 import {
   ControlPlaneError,
   Superseded,
@@ -34,10 +41,10 @@ export class HttpControlPlane implements ControlPlane {
     this.service = `/agent/v1/${options.service ?? 'apps-builder'}`;
   }
 
-  async openSession(signal: AbortSignal): Promise<AgentSession> {
+  async openSession(capacity: RegionCapacity | null, signal: AbortSignal): Promise<AgentSession> {
     const answer = await this.call('POST', '/agent/v1/session', {
       signal,
-      body: '{}',
+      body: JSON.stringify({ capacity }),
       json: true,
       seconds: 15,
     });
@@ -59,6 +66,8 @@ export class HttpControlPlane implements ControlPlane {
     return {
       wanted: (since, waitSeconds, signal) => this.wantedOf(base, since, waitSeconds, signal),
       observed: (items, signal) => this.observedOf(base, items, signal),
+      getBlob: (sha256, signal) => this.getBlobOf(base, sha256, signal),
+      putBlob: (sha256, bytes, source, signal) => this.putBlobOf(base, sha256, bytes, source, signal),
     };
   }
 
@@ -88,13 +97,38 @@ export class HttpControlPlane implements ControlPlane {
     await this.done('POST', path, { signal, body: JSON.stringify(batch), json: true, seconds: 15 });
   }
 
-  async getBlob(sha256: string, signal: AbortSignal): Promise<Readable> {
-    return (await this.call('GET', `${this.service}/blob/${sha256}`, { signal })).body;
+  async inventoryWanted(waitSeconds: number, signal: AbortSignal): Promise<InventoryWanted> {
+    const path = `/agent/v1/compute/inventory?wait=${waitSeconds}`;
+    const answer = await this.call('GET', path, { signal, seconds: waitSeconds + 15 });
+    return (await answer.body.json()) as InventoryWanted;
   }
 
-  async putBlob(sha256: string, bytes: number, source: Readable, signal: AbortSignal): Promise<void> {
+  async tellInventory(part: InventoryPart, signal: AbortSignal): Promise<void> {
+    const body = JSON.stringify(part);
+    await this.done('POST', '/agent/v1/compute/inventory', { signal, body, json: true, seconds: 15 });
+  }
+
+  getBlob(sha256: string, signal: AbortSignal): Promise<Readable> {
+    return this.getBlobOf(this.service, sha256, signal);
+  }
+
+  putBlob(sha256: string, bytes: number, source: Readable, signal: AbortSignal): Promise<void> {
+    return this.putBlobOf(this.service, sha256, bytes, source, signal);
+  }
+
+  private async getBlobOf(service: string, sha256: string, signal: AbortSignal): Promise<Readable> {
+    return (await this.call('GET', `${service}/blob/${sha256}`, { signal })).body;
+  }
+
+  private async putBlobOf(
+    service: string,
+    sha256: string,
+    bytes: number,
+    source: Readable,
+    signal: AbortSignal,
+  ): Promise<void> {
     const headers = { 'content-length': String(bytes), 'content-type': 'application/octet-stream' };
-    await this.done('PUT', `${this.service}/blob/${sha256}`, { signal, body: source, headers });
+    await this.done('PUT', `${service}/blob/${sha256}`, { signal, body: source, headers });
   }
 
   async close(): Promise<void> {

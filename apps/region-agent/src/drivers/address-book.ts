@@ -9,9 +9,7 @@ export function addressBookFault({ subnet, gateway, ports }: VpcSpec): string | 
   const [network = '', bits = '', ...rest] = subnet.split('/');
   if (!isIPv4(network) || !/^\d{1,2}$/.test(bits) || Number(bits) > 30 || rest.length > 0)
     return 'the subnet is not an IPv4 range';
-  const range = new BlockList();
-  range.addSubnet(network, Number(bits));
-  const inside = (address: string) => isIPv4(address) && range.check(address);
+  const inside = (address: string) => isIPv4(address) && contains(subnet, address);
   if (!inside(gateway)) return 'the gateway is not an address of the subnet';
   const addresses = new Set([gateway]);
   const macs = new Set<string>();
@@ -24,4 +22,12 @@ export function addressBookFault({ subnet, gateway, ports }: VpcSpec): string | 
     macs.add(mac);
   }
   return null;
+}
+
+/** Whether an IPv4 address lies in a range in CIDR form. */
+export function contains(range: string, address: string): boolean {
+  const [network, bits] = range.split('/') as [string, string];
+  const list = new BlockList();
+  list.addSubnet(network, Number(bits));
+  return list.check(address);
 }

@@ -1,13 +1,18 @@
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type RegionCapacity } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
 import { HostBuildDriver } from '../builds/build-driver.js';
 import { ArtifactCache } from '../replicas/artifact-cache.js';
 import { type Runs } from '../system/runs.js';
 import { findToolchain } from '../system/toolchain.js';
+import { Cgroups, findHierarchy } from './local/cgroups.js';
 import { createLocalHosts } from './local/create.js';
+import { LocalMachineDriver } from './local/machines/driver.js';
+import { uplinkSettings } from './local/uplink-mode.js';
 import { LocalNetworkDriver } from './local/vpcs.js';
 import { type MachineDriver } from './machine-driver.js';
-import { probeDrivers, type DriverChoices } from './probe.js';
+import { imagesFolder, probeDrivers, type DriverChoices } from './probe.js';
 import { HostReplicaDriver } from './replica-driver.js';
 import { type BuildHost, type ReplicaHost } from './sandbox.js';
 import { SimulatedBuildHost } from './simulated/builds.js';
@@ -56,7 +61,14 @@ export interface CreateDriversOptions {
   cacheBytes?: number;
   /** Time between SIGTERM and SIGKILL of a replica, milliseconds; default 5 s. */
   graceMs?: number;
+  /** Folder of the images that the operator brings; default by `NEBO_IMAGES`. */
+  images?: string;
+  /** Time that a machine's guest has to shut down, milliseconds; default 30 s. */
+  machineGraceMs?: number;
 }
+
+/** What the simulated machines' driver claims to hold: nothing is used up by a state. */
+const boundless: RegionCapacity = { vcpu: 1_000_000, memory_mb: 1_000_000_000, disk_gb: 1_000_000_000 };
 
 /** Makes the drivers of every area. This is the only place that knows the driver folders. */
 export async function createDrivers(options: CreateDriversOptions): Promise<AgentDrivers> {
@@ -76,12 +88,33 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
       : new SimulatedBuildHost({ tools, egress, wallMs: limits.wallMs });
   const replicas: ReplicaHost =
     choices.replicas.driver === 'local' ? local!.replicas : new SimulatedReplicaHost({ tools, egress });
+  // A wrong setting stops the start whatever driver it is for.
+  const uplink = uplinkSettings(process.env);
+  const networks: NetworkDriver =
+    choices.networks.driver === 'local'
+      ? new LocalNetworkDriver({ tag: runs.tag, uplink, log })
+      : new SimulatedNetworkDriver();
   return {
     builds: new HostBuildDriver(choices.builds.driver, { host: builds, runs, log }),
     replicas: new HostReplicaDriver(choices.replicas.driver, { host: replicas, runs, cache, log, graceMs }),
-    networks:
-      choices.networks.driver === 'local' ? new LocalNetworkDriver(runs.tag) : new SimulatedNetworkDriver(),
-    machines: new SimulatedMachineDriver({ dir: join(home, 'machines') }),
+    networks,
+    machines:
+      choices.machines.driver === 'local'
+        ? await localMachines(options, networks)
+        : new SimulatedMachineDriver({ dir: join(home, 'machines'), capacity: boundless }),
     choices,
   };
+}
+
+async function localMachines(
+  { home, runs, log, images, machineGraceMs }: CreateDriversOptions,
+  { taps }: NetworkDriver,
+): Promise<MachineDriver> {
+  const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
+  // Groups of their own: those of builds and replicas are emptied when an agent starts.
+  const cgroups = hierarchy ? new Cgroups(hierarchy, `${runs.tag}-vm`) : null;
+  return new LocalMachineDriver({
+    ...{ dir: join(home, 'vms'), tag: runs.tag, images: images ?? imagesFolder(), taps, cgroups, log },
+    ...(machineGraceMs === undefined ? {} : { graceMs: machineGraceMs }),
+  });
 }

@@ -1,6 +1,8 @@
 import { access, constants, readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import { findHierarchy } from './local/cgroups.js';
 import { tool } from './local/exec.js';
+import { vpcFails } from './local/vpc-probe.js';
 import { type DriverName } from './types.js';
 
 export type DriverArea = 'builds' | 'replicas' | 'networks' | 'machines';
@@ -9,6 +11,8 @@ export type DriverArea = 'builds' | 'replicas' | 'networks' | 'machines';
 export interface DriverChoice {
   driver: DriverName;
   isolated: boolean;
+  /** Nothing of it is real: states and an address book, so there is nothing to isolate either. */
+  simulated: boolean;
   why: string;
 }
 
@@ -30,34 +34,47 @@ export async function probeDrivers(
   };
   const networks: Host = {
     without: 'an address book without a network',
-    missing: await missingParts(networkPrograms, [networkFails]),
-    words: async () => 'network namespaces, nftables and dnsmasq work here',
+    unreal: true,
+    missing: await missingParts(networkPrograms, [vpcFails]),
+    words: async () => 'network namespaces, bridges, nftables and dnsmasq work here',
   };
   const machines: Host = {
     without: 'states and timings without a machine',
-    missing: ['a driver that runs machines (there is none yet)'],
-    words: () => Promise.resolve(''),
+    unreal: true,
+    missing: await missingParts(machinePrograms, [() => machinesFail(env)]),
+    words: async () => 'QEMU and the tiny image are here',
   };
-  const choose = async (area: DriverArea, { without, missing, words }: Host): Promise<DriverChoice> => {
+  const choose = async (
+    area: DriverArea,
+    { without, missing, words, unreal = false }: Host,
+  ): Promise<DriverChoice> => {
     const want = asked.get(area);
     if (want !== undefined && want !== 'local' && want !== 'simulated')
       throw new Error(`NEBO_DRIVERS: ${area} has the drivers local and simulated, not "${want}"`);
     if (want === 'local' && missing.length > 0)
       throw new Error(`NEBO_DRIVERS asks for ${area}=local, but this host lacks: ${missing.join('; ')}`);
     if (want === 'simulated')
-      return { driver: 'simulated', isolated: false, why: `${without}, asked for by NEBO_DRIVERS` };
+      return {
+        driver: 'simulated',
+        isolated: false,
+        simulated: unreal,
+        why: `${without}, asked for by NEBO_DRIVERS`,
+      };
     if (missing.length > 0)
       return {
         driver: 'simulated',
         isolated: false,
+        simulated: unreal,
         why: `${without}, because this host lacks: ${missing.join('; ')}`,
       };
-    return { driver: 'local', isolated: true, why: await words() };
+    return { driver: 'local', isolated: true, simulated: false, why: await words() };
   };
+  const connected = await choose('networks', networks);
+  if (connected.driver !== 'local') machines.missing.push('networks by the driver local');
   return {
     builds: await choose('builds', sandboxes),
     replicas: await choose('replicas', sandboxes),
-    networks: await choose('networks', networks),
+    networks: connected,
     machines: await choose('machines', machines),
   };
 }
@@ -65,12 +82,20 @@ export async function probeDrivers(
 /** What a host means for an area: what `local` lacks, in words for what is there and for what is used otherwise. */
 interface Host {
   without: string;
+  /** Without it nothing is real; builds and replicas are real processes all the same. */
+  unreal?: boolean;
   missing: string[];
   words(): Promise<string>;
 }
 
 const sandboxPrograms = ['bwrap', 'setpriv', 'prlimit', 'ip', 'nft', 'du'];
-const networkPrograms = ['ip', 'nft', 'dnsmasq'];
+const networkPrograms = ['ip', 'nft', 'dnsmasq', 'conntrack'];
+const machinePrograms = ['qemu-system-x86_64', 'qemu-img', 'ip', 'setpriv', 'unshare'];
+
+/** The folder of images that the operator brings: `NEBO_IMAGES`, else `images` in the data folder. */
+export function imagesFolder(env: Record<string, string | undefined> = process.env): string {
+  return resolve(env['NEBO_IMAGES'] || join(env['NEBO_HOME'] || '.nebo', 'images'));
+}
 
 /** `a=b,c=d` as a map. @throws Error when it is not of this form */
 export function parseDrivers(text: string): Map<string, string> {
@@ -154,6 +179,16 @@ async function networkFails(): Promise<string | null> {
   } finally {
     await tool(['ip', 'netns', 'del', name]).catch(() => undefined);
   }
+}
+
+/** Machines need an image, and the probe of the accelerator needs this one. */
+async function machinesFail(env: Record<string, string | undefined>): Promise<string | null> {
+  if (process.arch !== 'x64') return `a processor of x86-64 (this is ${process.arch})`;
+  const image = join(imagesFolder(env), 'tiny-1.qcow2.json');
+  return access(image).then(
+    () => null,
+    () => `the tiny image in ${imagesFolder(env)} (npm run tiny-image)`,
+  );
 }
 
 async function limitWords(): Promise<string> {

@@ -5,6 +5,7 @@ import {
   type BuildSpec,
   type ReplicaFacts,
   type ReplicaSpec,
+  type VpcFacts,
   type VpcSpec,
 } from '@nebo/contracts';
 import { type LogWriter } from '../log/log-shipper.js';
@@ -91,24 +92,56 @@ export interface VpcObservation {
   state: 'active' | 'error';
   /** Why not active, in a sentence for the user. */
   reason: string | null;
-  facts: Record<string, unknown>;
+  facts: Partial<VpcFacts>;
 }
 
-/** Makes VPCs. All calls are idempotent and may come again at any time. */
+/** Where a machine's interface joins its VPC. */
+export interface PortTap {
+  /** For `ip netns exec`: the device is there and nowhere else. */
+  namespace: string;
+  /** A persistent tap device of one queue, up and on the VPC's bridge, MTU 1500. */
+  device: string;
+}
+
+/**
+ * Doors for machines into VPCs, one per port. Whatever comes through must have the port's MAC and address, ARP included; so
+ * the guest's interface must have the MAC of the spec.
+ */
+export interface PortTaps {
+  /**
+   * The port's tap, made when there is none; again gives the same. Of a VPC that has not come to the driver yet (the two
+   * services tell of their things in any order) it waits for it, at most 30 s. A port that has not come yet has its tap at
+   * once: nothing gets through before the port is known.
+   * @throws the signal's reason; Error when the VPC did not come
+   */
+  tap(vpcId: string, portId: string, signal: AbortSignal): Promise<PortTap>;
+  /** Takes it away; end first what has it open. Neither tap nor VPC there is fine. */
+  drop(vpcId: string, portId: string): Promise<void>;
+}
+
+/**
+ * Makes VPCs. All calls are idempotent and may come again at any time. What a driver has made goes on without the agent, as
+ * the machines in it do.
+ */
 export interface NetworkDriver {
   readonly name: DriverName;
   readonly isolated: boolean;
+  /** Null: no packet goes anywhere here, so machines have no interface that works. */
+  readonly taps: PortTaps | null;
   start(): Promise<void>;
   /**
-   * Makes the network as `spec` says and looks whether it still is. Other ports change nothing for the hosts that are
-   * there; another subnet makes the network anew. A spec that cannot be made is an observation, not an exception.
-   * @throws when the host's tools fail; nothing half made is left then
+   * Makes the network as `spec` says and looks whether it still is; what somebody took away or added is mended. Nothing is
+   * taken down for it: other ports, floating IPs or gateways disturb no connection but those that they carry. A spec that
+   * cannot be made is an observation, not an exception; a floating IP that cannot is a fault in its facts.
+   * @throws when the host's tools fail; the next call mends what is half made
    */
   ensure(id: string, generation: number, spec: VpcSpec): Promise<VpcObservation>;
-  /** Settled when nothing of it is left. */
+  /** Settled when nothing of it is left; processes in its namespace are killed. */
   remove(id: string): Promise<void>;
   /** All that there is, also what an earlier agent made. */
   list(): Promise<VpcObservation[]>;
-  /** Takes all networks away. */
+  /** The agent ends; networks and what runs in them go on. */
   stop(): Promise<void>;
+  /** Takes all networks away: for an agent whose machines end with it. */
+  clear(): Promise<void>;
 }

@@ -1,12 +1,14 @@
 import { type MachineFacts, type MachineState, type Wanted } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
 import { type MachineDriver, MachineFault, type MachineObservation } from '../drivers/machine-driver.js';
+import { type BlobAccess } from '../drivers/types.js';
 import { Backoff, ignoreAbort, sleep } from '../system/timing.js';
 import { type Reporter } from './reporter.js';
 import { type Worker } from './worker.js';
 
 export interface MachineParts {
   driver: MachineDriver;
+  blobs: BlobAccess;
   reporter: Reporter;
   log: AgentLog;
 }
@@ -15,6 +17,8 @@ type WantedMachine = Extract<Wanted, { kind: 'vm' }>;
 
 /** How often what the host's tools refused is tried again before the machine counts as failed. */
 const tries = 3;
+/** Two minutes in all. */
+const looks = 7;
 
 /**
  * One machine: compares what is wanted with what the driver has, does what is missing, reports what came of it. A newer
@@ -28,6 +32,9 @@ export class MachineWorker implements Worker {
   private turn: Promise<void> = Promise.resolve();
   private step = new AbortController();
   private ended = false;
+  /** A guest agent comes up some time after its machine, and a disk does not grow during a backup: looked for again. */
+  private looking: NodeJS.Timeout | null = null;
+  private looked = { about: '', times: 0 };
 
   constructor(
     private readonly id: string,
@@ -55,6 +62,7 @@ export class MachineWorker implements Worker {
 
   private async finish(): Promise<void> {
     this.ended = true;
+    if (this.looking) clearTimeout(this.looking);
     this.step.abort();
     await this.turn;
   }
@@ -94,10 +102,11 @@ export class MachineWorker implements Worker {
     this.report(item.generation, 'failed', reason, {});
   }
 
-  private async make({ generation, spec }: WantedMachine, signal: AbortSignal): Promise<void> {
-    const { driver } = this.parts;
+  private async make(item: WantedMachine, signal: AbortSignal): Promise<void> {
+    const { generation, spec } = item;
+    const { driver, blobs } = this.parts;
     const creating = () => this.report(generation, 'creating', null, {});
-    let seen = await driver.ensure(this.id, spec, { signal, creating });
+    let seen = await driver.ensure(this.id, spec, { signal, creating, blobs });
     if (spec.power === 'running' && seen.state === 'stopped') {
       this.seen(generation, 'starting', seen);
       seen = await driver.power(this.id, 'start', spec, spec.boot, signal);
@@ -109,6 +118,21 @@ export class MachineWorker implements Worker {
     }
     signal.throwIfAborted();
     this.seen(generation, seen.state, seen);
+    this.lookAgain(item, seen);
+  }
+
+  private lookAgain(item: WantedMachine, { state, facts }: MachineObservation): void {
+    const about = `${facts.started_at} ${item.spec.disk_gb}`;
+    if (this.looked.about !== about) this.looked = { about, times: 0 };
+    const waits = facts.guest_agent === 'absent' || facts.disk_gb < item.spec.disk_gb;
+    if (state !== 'running' || !waits || this.looked.times >= looks) return;
+    if (this.looking) clearTimeout(this.looking);
+    this.looking = setTimeout(
+      () => {
+        this.turn = this.turn.then(() => this.apply(item));
+      },
+      1_000 * 2 ** this.looked.times++,
+    ).unref();
   }
 
   private seen(generation: number, state: MachineState, { facts }: MachineObservation): void {

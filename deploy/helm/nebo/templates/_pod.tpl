@@ -45,7 +45,11 @@ seccompProfile:
   value: http://{{ $gateway }}:4000
 {{ include "nebo.fromSecret" (list "NEBO_REGION_TOKEN" (include "nebo.secret.region" $root) "region-token") }}
 - name: NEBO_DRIVERS
-  value: builds={{ $values.regionAgent.driver }},replicas={{ $values.regionAgent.driver }}
+  {{- /* Machines are real where the node has images for them, which an operator puts there. */}}
+  {{- $areas := ternary (list "builds" "replicas" "networks") (list "builds" "replicas" "networks" "machines") (eq $values.regionAgent.driver "local") }}
+  value: {{ range $index, $area := $areas }}{{ if $index }},{{ end }}{{ $area }}={{ $values.regionAgent.driver }}{{ end }}
+- name: NEBO_UPLINK
+  value: {{ $values.regionAgent.uplink | quote }}
 {{- else }}
 - name: NEBO_BIND
   value: 0.0.0.0
@@ -212,8 +216,8 @@ livenessProbe:
   resources: {{- toYaml (index $values.processes $name).resources | nindent 4 }}
   securityContext:
   {{- if and (eq $name "region-agent") (eq $values.regionAgent.driver "local") }}
-    # Sandboxes, network namespaces and cgroups for the apps of strangers: root of the node, in effect. The issue about
-    # machines widens it further (/dev/kvm). Nothing else in this chart has any of it.
+    # Sandboxes, network namespaces, cgroups, /dev/kvm and taps for apps and machines of strangers: root of the node, in
+    # effect. Nothing else in this chart has any of it.
     privileged: true
     allowPrivilegeEscalation: true
     readOnlyRootFilesystem: true
@@ -228,6 +232,10 @@ livenessProbe:
   volumeMounts:
     - { name: {{ $name }}-home, mountPath: /var/lib/nebo }
     - { name: {{ $name }}-tmp, mountPath: /tmp }
+    {{- if and (eq $name "region-agent") (eq $values.regionAgent.driver "local") }}
+    # Namespaces by name, and what the DHCP servers in them read.
+    - { name: region-agent-run, mountPath: /run }
+    {{- end }}
     {{- if ne $name "region-agent" }}
     - { name: master-key, mountPath: /etc/nebo/master-key, readOnly: true }
     {{- end }}
@@ -245,8 +253,14 @@ livenessProbe:
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $values := $root.Values -}}
+{{- $node := and (eq $name "region-agent") (eq $values.regionAgent.driver "local") }}
 {{- $kept := or (and (eq $name "edge") $values.edge.persistence.enabled) (and (eq $name "region-agent") $values.regionAgent.persistence.enabled) }}
-{{- if $kept }}
+{{- if and $kept $node }}
+- name: {{ $name }}-home
+  hostPath:
+    path: {{ $values.regionAgent.persistence.hostPath }}
+    type: DirectoryOrCreate
+{{- else if $kept }}
 - name: {{ $name }}-home
   persistentVolumeClaim:
     claimName: {{ include "nebo.name" (list $root $name) }}
@@ -258,6 +272,12 @@ livenessProbe:
 - name: {{ $name }}-tmp
   emptyDir:
     sizeLimit: {{ ternary "10Gi" "1Gi" (eq $name "region-agent") }}
+{{- if $node }}
+- name: region-agent-run
+  emptyDir:
+    medium: Memory
+    sizeLimit: 64Mi
+{{- end }}
 {{- if eq $name "apps-builder" }}
 - name: blobs
   persistentVolumeClaim:
@@ -313,6 +333,12 @@ metadata:
     {{- end }}
 spec:
   serviceAccountName: {{ include "nebo.name" (list $root $name) }}
+  {{- $node := and (eq $name "region-agent") (eq $values.regionAgent.driver "local") }}
+  {{- if and $node $values.regionAgent.hostNetwork }}
+  # Floating IPs are the node's own then, and come in as they are routed to it.
+  hostNetwork: true
+  dnsPolicy: ClusterFirstWithHostNet
+  {{- end }}
   automountServiceAccountToken: false
   # Otherwise Kubernetes sets NEBO_DNS_PORT=tcp://… and its like for every Service: names that are settings here.
   enableServiceLinks: false
@@ -341,7 +367,7 @@ spec:
         items:
           - { key: master.key, path: master.key }
     {{- end }}
-  {{- if $values.topologySpread.enabled }}
+  {{- if and $values.topologySpread.enabled (not $node) }}
   topologySpreadConstraints:
     {{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
     - maxSkew: 1
@@ -353,7 +379,7 @@ spec:
           app.kubernetes.io/component: {{ $name }}
     {{- end }}
   {{- end }}
-  {{- with $process.nodeSelector }}
+  {{- with default (ternary (dict "nebo-region" "true") (dict) $node) $process.nodeSelector }}
   nodeSelector: {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with $process.tolerations }}

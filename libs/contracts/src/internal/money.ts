@@ -87,6 +87,8 @@ export interface SpanOpenRequest {
   resource: string;
   /** 10⁻⁹ rubles per calendar month. */
   amount_per_month: string;
+  /** 10⁻⁹ rubles per hour, charged by the exact time beside the monthly amount. Default 0. */
+  amount_per_hour?: string;
   /** RFC 3339. */
   started_at: string;
   description: string;

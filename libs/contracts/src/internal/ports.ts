@@ -18,6 +18,8 @@ export interface PortClaimRequest {
   kind: PortKind;
   /** What it is for, `kind:id`. */
   owner: string;
+  /** Of what it is for, where that lies in a project; the first one named stays. */
+  project_id?: string | null;
   /** Null: the account's default VPC of the region, made on first use. */
   vpc_id: string | null;
   /** Needed without `vpc_id`; with it, the VPC must lie there. */
@@ -35,12 +37,15 @@ export interface PortInfo {
   owner: string;
   vpc_id: string;
   region_id: string;
+  /** Changes when an address is reserved for its MAC; the guest has it from its next lease on. */
   address: string;
   /** Length of the subnet's prefix in bits. */
   prefix: number;
   /** First address of the subnet: router and DHCP server. */
   gateway: string;
   mac: string;
+  /** The floating IP that is attached to it or on its way. */
+  floating_ip: { id: string; address: string; status: string } | null;
 }
 
 /** `release`: gives address and MAC back. Safe to repeat, also for a claim that never arrived. */
@@ -58,4 +63,18 @@ export interface PortAddressesRequest {
 /** Answer of `addresses`. */
 export interface PortAddresses {
   ports: PortInfo[];
+}
+
+/**
+ * `POST /internal/v1/floating-ips/order`: a floating IP for a port that is claimed, ordered, paid like any other and attached
+ * in one step. `operation_id` becomes its id. It is released with its port unless its owner detached it before. Answers the
+ * port (`PortInfo`), its `floating_ip` on its way; a repeat orders nothing more. 402 `insufficient_balance`, 404 for a port that
+ * was never claimed, 409 `already_released` (the port, or this address after it was ordered), `interface_has_floating_ip`,
+ * 503 `billing_unavailable`, 503 `no_capacity` when the region has none left.
+ */
+export interface PortFloatingIpRequest {
+  operation_id: string;
+  account_id: string;
+  port_id: string;
+  project_id: string;
 }

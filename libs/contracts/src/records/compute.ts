@@ -19,6 +19,7 @@ export const vmStatuses = [
   'stopped',
   'starting',
   'restarting',
+  'restoring',
   'deleting',
   'error',
   'failed',
@@ -142,7 +143,10 @@ export class V1VMInterface {
   type!: string;
   @IdField({ nullable: true, optional: true, description: 'Default: the default VPC of the region' })
   vpc_id?: string | null;
-  @BoolField({ default: false, description: 'Order a floating IP and attach it' })
+  @BoolField({
+    default: false,
+    description: 'Order a floating IP and attach it; released with the machine unless it was detached before',
+  })
   floating_ip: boolean = false;
   @BoolField({ default: false })
   dhcp4: boolean = false;
@@ -152,10 +156,42 @@ export class V1VMInterface {
   enable_ipv6: boolean = false;
 }
 
-/** Body to create a machine. */
-export class V1VMCreate {
+/** What every order of a machine says. */
+export class V1VMOrder {
   @StrField({ min: 1, max: 255 })
   name!: string;
+  @IntField({ min: 1, nullable: true, optional: true })
+  vcpu?: number | null;
+  @IntField({ min: 1, nullable: true, optional: true, description: 'MB' })
+  mem?: number | null;
+  @IntField({ min: 1, nullable: true, optional: true })
+  disk_size_gb?: number | null;
+  @BoolField({ default: true })
+  auto_renew: boolean = true;
+  @IntField({ min: 0, max: 10, default: 0 })
+  backup_count: number = 0;
+  @StrField({ nullable: true, optional: true, max: 65_536, description: 'User data in YAML' })
+  cloud_init?: string | null;
+  @BoolField({
+    default: false,
+    description:
+      'Billed per second from creation until its deletion is asked for; ended when the balance is used up. Without period and backups',
+  })
+  ephemeral: boolean = false;
+  @BoolField({ default: true })
+  install_guest_agent: boolean = true;
+  @ListField(() => V1VMInterface, { optional: true, maxItems: 8 })
+  interfaces?: V1VMInterface[];
+  @IntField({ min: 1, max: 366, nullable: true, optional: true })
+  period_days?: number | null;
+  @IntField({ min: 1, max: 12, nullable: true, optional: true, description: '1, 3, 6 or 12' })
+  period_months?: number | null;
+  @StringsField({ optional: true, maxItems: 50 })
+  ssh_key_ids?: string[];
+}
+
+/** Body to create a machine. */
+export class V1VMCreate extends V1VMOrder {
   @StrField({
     min: 1,
     max: 63,
@@ -176,30 +212,6 @@ export class V1VMCreate {
     rule: 'must be a login name: lower-case letters, digits, _ and -, not beginning with a digit',
   })
   default_user!: string;
-  @IntField({ min: 1, nullable: true, optional: true })
-  vcpu?: number | null;
-  @IntField({ min: 1, nullable: true, optional: true, description: 'MB' })
-  mem?: number | null;
-  @IntField({ min: 1, nullable: true, optional: true })
-  disk_size_gb?: number | null;
-  @BoolField({ default: true })
-  auto_renew: boolean = true;
-  @IntField({ min: 0, max: 10, default: 0 })
-  backup_count: number = 0;
-  @StrField({ nullable: true, optional: true, max: 65_536, description: 'User data in YAML' })
-  cloud_init?: string | null;
-  @BoolField({ default: false })
-  ephemeral: boolean = false;
-  @BoolField({ default: true })
-  install_guest_agent: boolean = true;
-  @ListField(() => V1VMInterface, { optional: true, maxItems: 8 })
-  interfaces?: V1VMInterface[];
-  @IntField({ min: 1, max: 366, nullable: true, optional: true })
-  period_days?: number | null;
-  @IntField({ min: 1, max: 12, nullable: true, optional: true, description: '1, 3, 6 or 12' })
-  period_months?: number | null;
-  @StringsField({ optional: true, maxItems: 50 })
-  ssh_key_ids?: string[];
 }
 
 /** Body to change a machine; what is absent stays. */
@@ -208,6 +220,14 @@ export class V1VMUpdate {
   name?: string;
   @BoolField({ optional: true })
   auto_renew?: boolean;
+  @IdField({
+    optional: true,
+    description:
+      'A larger plan: its processors and memory count from the next start, its price for the rest of the paid period at once',
+  })
+  vm_plan_id?: string;
+  @IntField({ min: 1, optional: true, description: 'GB, not less than now; the disk grows at once' })
+  disk_size_gb?: number;
 }
 
 /** Optional body of a start. */
@@ -216,7 +236,7 @@ export class VMStartRequest {
   renew: boolean = false;
   @StrField({ nullable: true, optional: true, max: 2_000 })
   quote_token?: string | null;
-  @StrField({ nullable: true, optional: true, max: 255 })
+  @StrField({ nullable: true, optional: true, max: 255, description: 'As the header Idempotency-Key' })
   idempotency_key?: string | null;
 }
 

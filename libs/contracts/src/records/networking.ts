@@ -3,15 +3,18 @@ import { IdField, RecordField, StrField, BoolField } from '../fields.js';
 /** States of a VPC that clients wait for; `error` says why in `status_reason`. */
 export const vpcStatuses = ['pending', 'active', 'error', 'deleting'] as const;
 
+/** States of a NAT gateway; clients take any other word for an error. */
+export const natGatewayStatuses = ['attaching', 'attached', 'detaching', 'error'] as const;
+
 /** A floating IP that a VPC itself holds: source NAT for its whole subnet. */
 export class V1NatGateway {
-  @BoolField()
+  @BoolField({ description: 'What its owner wants; the status says what the region has made of it' })
   enabled!: boolean;
   @StrField()
   fip_id!: string;
   @StrField()
   address!: string;
-  @StrField({ description: 'attaching, attached, detaching or error' })
+  @StrField({ description: `One of ${natGatewayStatuses.join(', ')}` })
   status!: string;
   @StrField({ nullable: true, optional: true })
   last_error!: string | null;
@@ -64,6 +67,16 @@ export class V1VpcUpdate {
   name?: string;
 }
 
+/** Body to enable a NAT gateway; without it an address is ordered. */
+export class V1NatGatewayEnable {
+  @IdField({
+    nullable: true,
+    optional: true,
+    description: 'An available floating IP of the region; it is released together with the gateway',
+  })
+  fip_id?: string | null;
+}
+
 /** An address of a VPC that is bound to a MAC. */
 export class V1ReservedIp {
   @StrField()
@@ -114,7 +127,7 @@ export class V1FloatingIP {
   name!: string | null;
   @StrField({ nullable: true, optional: true })
   internal_address!: string | null;
-  @StrField({ default: 'interface' })
+  @StrField({ default: 'interface', description: 'interface, or vpc_nat while a NAT gateway has it' })
   target_kind!: string;
   @StrField({ nullable: true, optional: true })
   vm_id!: string | null;
@@ -126,7 +139,7 @@ export class V1FloatingIP {
   vpc_id!: string | null;
   @BoolField({ default: false, description: 'Released with what it is attached to' })
   auto_release!: boolean;
-  @StrField({ nullable: true, optional: true })
+  @StrField({ nullable: true, optional: true, description: 'Why the status is error' })
   last_error!: string | null;
   @StrField({ description: 'Rubles, a decimal; charged hour by hour until the release' })
   monthly_price!: string;
@@ -140,6 +153,12 @@ export class V1FloatingIPCreate {
   cluster_id!: string;
   @StrField({ nullable: true, optional: true, min: 1, max: 255, description: 'Label' })
   name?: string | null;
+}
+
+/** Body to attach a floating IP. */
+export class V1FloatingIPAttach {
+  @IdField({ description: 'Interface of a machine in a VPC of the same region' })
+  vm_interface_id!: string;
 }
 
 /** Body to label a floating IP; null or nothing clears the label. */

@@ -31,7 +31,7 @@ export interface Enclosure {
 const authoritiesInside = '/run/nebo/authorities.pem';
 
 /** Constant: moves itself into its groups before it becomes anything else, so that nothing can escape them. */
-const enterGroups =
+export const enterGroups =
   'for f in $NEBO_GROUPS; do echo $$ > "$f" || exit 126; done; unset NEBO_GROUPS; exec "$@"';
 /** Constant: reads the run's variables (only now, as the unprivileged user) and becomes the user's command. */
 const enterCommand = '. /run/nebo/env && cd -- "$2" && exec sh -c "$1"';

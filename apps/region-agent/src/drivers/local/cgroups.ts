@@ -88,14 +88,24 @@ export class Cgroups {
     };
   }
 
-  /** Ends and removes every group of this agent. */
-  async cleanUp(): Promise<void> {
+  /** Ends and removes the group of this name, which may have been made by an earlier agent. */
+  drop(name: string): Promise<void> {
+    return this.remove(this.folders(name));
+  }
+
+  /** Names of all groups that there are, an earlier agent's too. */
+  async names(): Promise<string[]> {
     const bases = new Set(controllers.map((controller) => this.base(controller)));
     const names = new Set<string>();
     for (const base of bases)
       for (const entry of await readdir(base, { withFileTypes: true }).catch(() => []))
         if (entry.isDirectory()) names.add(entry.name);
-    for (const name of names) await this.remove(this.folders(name));
+    return [...names];
+  }
+
+  /** Ends and removes every group of this agent. */
+  async cleanUp(): Promise<void> {
+    for (const name of await this.names()) await this.remove(this.folders(name));
     await this.removeBase();
   }
 

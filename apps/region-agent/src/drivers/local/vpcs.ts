@@ -1,65 +1,75 @@
-import { createHash } from 'node:crypto';
-import { access, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type VpcSpec } from '@nebo/contracts';
-import { signal } from '../../system/processes.js';
+import { type VpcFacts, type VpcSpec } from '@nebo/contracts';
+import { type AgentLog, silentLog } from '../../agent-log.js';
+import { settledWithin } from '../../system/timing.js';
 import { addressBookFault } from '../address-book.js';
-import { type NetworkDriver, type VpcObservation } from '../types.js';
-import { tool } from './exec.js';
+import { type PublicAddress, publicAddresses } from '../floating.js';
+import { type NetworkDriver, type PortTap, type PortTaps, type VpcObservation } from '../types.js';
+import { serveAddresses } from './dhcp.js';
+import { keepFile } from './files.js';
+import { NetworkSpace } from './netns.js';
+import { held, listRules, makeTables } from './nft.js';
+import { Uplink } from './uplink.js';
+import { type UplinkSettings } from './uplink-mode.js';
+import { makeBridge, openDoor, removeDoors } from './vpc-links.js';
+import { doorOf, routerTable, vpcTables } from './vpc-rules.js';
 
 /** What is kept of a VPC beside its namespace, so that the next agent knows what it found. */
 interface Kept {
   generation: number;
-  /** Of subnet and gateway: another one needs another namespace. */
-  range: string;
+  /** Of the rules, see `makeTables`. */
+  seal: string | null;
+  /** Devices of the ports that it had: one that is here and not wanted any more is taken away. */
+  doors: string[];
+  /** Public addresses whose connections are still to be ended. */
+  leaving: string[];
+}
+
+export interface LocalNetworkOptions {
+  /** Six hex digits of the agent's home. */
+  tag: string;
+  /** Folder of configurations, shared by all agents of this host; readable by the DHCP server, which is not root. */
+  root?: string;
+  uplink: UplinkSettings;
+  /** Namespace that plays the host, for tests; default: the agent's own. */
+  host?: string;
+  log?: AgentLog;
+  /** How long a machine's interface waits for its VPC, milliseconds; default 30 s. */
+  waitMs?: number;
 }
 
 /**
- * Rules of a VPC's namespace. Hosts meet on the bridge; of the namespace itself they reach DHCP and an echo, and nothing is
- * forwarded past the bridge. With no link to the host there is no way out anyway: the rules hold when a gateway adds one.
+ * One network namespace per VPC with a bridge, rules, a DHCP server that knows the ports and nobody else, and a link to the
+ * uplink where an address leads outside. Names come from the tag of the agent's home and the VPC's id, so that a killed
+ * agent's networks are found again. Hosts join by a device whose other end is on the bridge (`tap`, `plug`).
  */
-const rules = `table inet nebo {
-  chain input {
-    type filter hook input priority 0; policy drop;
-    iifname "lo" accept
-    iifname "br0" udp dport 67 accept
-    iifname "br0" icmp type echo-request accept
-    ct state established,related accept
-  }
-  chain forward {
-    type filter hook forward priority 0; policy drop;
-    iifname "br0" oifname "br0" accept
-  }
-  chain output {
-    type filter hook output priority 0; policy drop;
-    oifname { "lo", "br0" } accept
-  }
-}
-`;
-
-/**
- * One network namespace per VPC with a bridge, rules and a DHCP server that knows the ports and nobody else. A host joins
- * by a link whose other end is enslaved to the bridge. Names come from the tag of the agent's home and the VPC's id, so
- * that a killed agent's networks are found again.
- */
-export class LocalNetworkDriver implements NetworkDriver {
+export class LocalNetworkDriver implements NetworkDriver, PortTaps {
   readonly name = 'local';
   readonly isolated = true;
+  readonly taps: PortTaps = this;
+  private readonly root: string;
+  private readonly tag: string;
+  private readonly uplink: Uplink;
+  private readonly log: AgentLog;
   /** One change of an id after the other. */
   private readonly turns = new Map<string, Promise<unknown>>();
+  /** VPCs that hosts may join, and who waits for another one. */
+  private readonly made = new Set<string>();
+  private readonly waiting = new Map<string, Set<() => void>>();
 
-  /**
-   * @param tag six hex digits of the agent's home
-   * @param root folder of configurations; readable by the DHCP server, which is not root
-   */
-  constructor(
-    private readonly tag: string,
-    private readonly root = '/run/nebo-networks',
-  ) {}
+  constructor(private readonly options: LocalNetworkOptions) {
+    const { tag, root = '/run/nebo-networks', uplink, host, log = silentLog } = options;
+    this.root = root;
+    this.tag = tag;
+    this.log = log;
+    this.uplink = new Uplink({ ...uplink, tag, root, ...(host === undefined ? {} : { host }) });
+  }
 
   /** What an earlier agent left stays: it is adopted by `ensure`, or removed when it is not wanted. */
   async start(): Promise<void> {
-    await mkdir(join(this.root, this.tag), { recursive: true, mode: 0o755 });
+    await this.uplink.start();
+    for (const { id, state } of await this.list()) if (state === 'active') this.made.add(id);
   }
 
   /** Name of a VPC's namespace, for what joins it. */
@@ -69,24 +79,46 @@ export class LocalNetworkDriver implements NetworkDriver {
 
   ensure(id: string, generation: number, spec: VpcSpec): Promise<VpcObservation> {
     return this.inTurn(id, async () => {
-      const facts = { driver: this.name, real: true, ports: spec.ports.length };
+      const facts: VpcFacts = {
+        driver: this.name,
+        real: true,
+        ports: spec.ports.length,
+        floating_ips: [],
+        faults: {},
+      };
       const fault = checkedId(id) ?? addressBookFault(spec);
       if (fault !== null) return { id, generation, state: 'error', reason: fault, facts };
-      const range = createHash('sha256').update(`${rules}|${spec.subnet}|${spec.gateway}`).digest('hex');
-      const kept = await this.kept(id);
-      if (kept?.range !== range || !(await exists(`/run/netns/${this.namespaceOf(id)}`))) {
-        await this.tearDown(id);
-        await this.build(id, spec);
+      const space = this.space(id);
+      const kept = (await this.kept(id)) ?? { generation: 0, seal: null, doors: [], leaving: [] };
+      if (!(await space.exists())) await space.create();
+      await makeBridge(space, spec);
+      const { good, faults } = publicAddresses(spec);
+      const given = await this.give(id, good);
+      const ways = good.filter(({ address }) => given.held.has(address));
+      const seal = await this.rule(id, spec, ways, kept);
+      const open = await removeDoors(space, kept.doors, spec.ports);
+      await serveAddresses(space, this.dir(id), spec);
+      const doors = [...spec.ports.map((port) => doorOf(port.id)), ...open];
+      await this.keep(id, { generation, seal, doors, leaving: [] });
+      this.joinable(id);
+      for (const { id: way, address } of good) {
+        const why = given.faults.get(address);
+        if (why === undefined) facts.floating_ips.push(way);
+        else faults[way] = why;
       }
-      await this.serve(id, spec);
-      await this.write(id, 'state.json', JSON.stringify({ generation, range } satisfies Kept));
-      return { id, generation, state: 'active', reason: null, facts };
+      return { id, generation, state: 'active', reason: null, facts: { ...facts, faults } };
     });
   }
 
   remove(id: string): Promise<void> {
     return this.inTurn(id, async () => {
-      if (checkedId(id) === null) await this.tearDown(id);
+      if (checkedId(id) !== null) return;
+      this.made.delete(id);
+      await this.uplink.drop(id);
+      await this.space(id).remove();
+      await rm(this.dir(id), { recursive: true, force: true });
+      // With the last one; others are a reason why it stays.
+      await rmdir(join(this.root, this.tag)).catch(() => undefined);
     });
   }
 
@@ -101,7 +133,7 @@ export class LocalNetworkDriver implements NetworkDriver {
     return Promise.all(
       ids.map(async (id) => {
         const kept = await this.kept(id);
-        const whole = kept !== null && spaces.includes(id);
+        const whole = kept !== null && (await this.space(id).exists());
         return {
           id,
           generation: kept?.generation ?? 0,
@@ -113,86 +145,124 @@ export class LocalNetworkDriver implements NetworkDriver {
     );
   }
 
-  /** Takes every network of this agent away, its processes included. */
-  async stop(): Promise<void> {
+  async tap(vpcId: string, portId: string, signal: AbortSignal): Promise<PortTap> {
+    await this.whenMade(vpcId, signal);
+    return this.inTurn(vpcId, async () => {
+      const device = doorOf(portId);
+      await openDoor(this.space(vpcId), device, 'tap');
+      return { namespace: this.namespaceOf(vpcId), device };
+    });
+  }
+
+  /**
+   * A port's door for what has a network namespace of its own instead of a tap: a link from there to the bridge.
+   * @param peer where the other end goes, with the port's MAC
+   */
+  async plug(
+    vpcId: string,
+    portId: string,
+    peer: { namespace: string; device: string; mac: string },
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.whenMade(vpcId, signal);
+    await this.inTurn(vpcId, () => openDoor(this.space(vpcId), doorOf(portId), peer));
+  }
+
+  drop(vpcId: string, portId: string): Promise<void> {
+    return this.inTurn(vpcId, async () => {
+      const space = this.space(vpcId);
+      if (checkedId(vpcId) !== null || !(await space.exists())) return;
+      await removeDoors(space, [doorOf(portId)], [], true);
+    });
+  }
+
+  stop(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** Takes every network of this agent away, with the processes in them, and the uplink. */
+  async clear(): Promise<void> {
+    await this.uplink.clear();
     await Promise.all((await this.list()).map(({ id }) => this.remove(id)));
     await rm(join(this.root, this.tag), { recursive: true, force: true });
   }
 
-  private async build(id: string, { subnet, gateway }: VpcSpec): Promise<void> {
-    const namespace = this.namespaceOf(id);
-    const bits = subnet.split('/')[1]!;
+  /** A network inside works without the uplink: what fails there is a fault of the addresses, and tried again. */
+  private async give(id: string, ways: readonly PublicAddress[]) {
     try {
-      await tool(['ip', 'netns', 'add', namespace]);
-      await tool(
-        ['ip', '-n', namespace, '-batch', '-'],
-        `link set lo up\nlink add br0 type bridge\naddr add ${gateway}/${bits} dev br0\nlink set br0 up\n`,
+      return await this.uplink.give(
+        id,
+        this.space(id),
+        ways.map(({ address }) => address),
       );
-      await tool(['ip', 'netns', 'exec', namespace, 'nft', '-f', '-'], rules);
     } catch (error) {
-      await this.tearDown(id);
-      throw error;
+      this.log.error({ vpc: id, error: String(error) }, 'the uplink of a VPC was not made');
+      const why = 'the way out of this region does not work at the moment';
+      return { held: this.uplink.heldBy(id), faults: new Map(ways.map(({ address }) => [address, why])) };
     }
   }
 
-  /** Has DHCP give exactly the ports' addresses; a server that runs reads them anew. */
-  private async serve(id: string, { subnet, gateway, ports }: VpcSpec): Promise<void> {
-    const hosts = ports.map(({ mac, address }) => `${mac},${address}\n`).join('');
-    const changed = await this.write(id, 'hosts', hosts);
-    const running = await this.server(id);
-    if (running !== null) {
-      if (changed) signal(running, 'SIGHUP');
-      return;
+  /** Rules, and the end of what goes over addresses that they do not have any more, also when the agent dies in between. */
+  private async rule(id: string, spec: VpcSpec, ways: readonly PublicAddress[], kept: Kept): Promise<string> {
+    const space = this.space(id);
+    const { family, name } = routerTable;
+    const present = await listRules(space);
+    const wanted = new Set(ways.map(pairOf));
+    const before = ['fip_pairs', 'nat_public'].flatMap((set) => held(present, family, name, set));
+    const leaving = new Set(kept.leaving);
+    for (const pair of before) if (!wanted.has(pair)) leaving.add(pair.split(' ')[0]!);
+    if (leaving.size > 0) await this.keep(id, { ...kept, leaving: [...leaving] });
+    const seal = await makeTables(space, vpcTables(spec, ways), kept.seal, present);
+    for (const address of leaving) await space.forget(address, ['orig-dst', 'reply-dst']);
+    return seal;
+  }
+
+  private joinable(id: string): void {
+    this.made.add(id);
+    for (const go of this.waiting.get(id) ?? []) go();
+    this.waiting.delete(id);
+  }
+
+  private async whenMade(id: string, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (checkedId(id) !== null) throw new Error('the id of a VPC is none');
+    if (this.made.has(id)) return;
+    let go = () => {};
+    const come = new Promise<void>((resolve) => (go = resolve));
+    const all = this.waiting.get(id) ?? new Set();
+    this.waiting.set(id, all.add(go));
+    signal.addEventListener('abort', go, { once: true });
+    try {
+      await settledWithin(come, this.options.waitMs ?? 30_000);
+    } finally {
+      signal.removeEventListener('abort', go);
+      all.delete(go);
+      if (all.size === 0 && this.waiting.get(id) === all) this.waiting.delete(id);
     }
-    const [network] = subnet.split('/');
-    const dir = this.dir(id);
-    await tool([
-      ...['ip', 'netns', 'exec', this.namespaceOf(id), 'dnsmasq', '--conf-file=/dev/null', '--user=nobody'],
-      ...['--port=0', '--interface=br0', '--except-interface=lo', '--bind-interfaces', '--no-ping'],
-      ...['--dhcp-authoritative', `--dhcp-range=${network},static,${maskOf(subnet)},1h`],
-      ...[`--dhcp-hostsfile=${join(dir, 'hosts')}`, `--dhcp-leasefile=${join(dir, 'leases')}`],
-      ...[`--dhcp-option=option:router,${gateway}`, `--pid-file=${join(dir, 'dhcp.pid')}`],
-    ]);
+    signal.throwIfAborted();
+    if (!this.made.has(id)) throw new Error(`the network ${id} has not come`);
   }
 
-  /** The pid of the VPC's DHCP server, null when it does not run: a number in a file alone may be somebody else's by now. */
-  private async server(id: string): Promise<number | null> {
-    const pid = Number(await readFile(join(this.dir(id), 'dhcp.pid'), 'utf8').catch(() => ''));
-    if (!Number.isInteger(pid) || pid < 2) return null;
-    const command = await readFile(`/proc/${pid}/cmdline`, 'latin1').catch(() => '');
-    return command.includes(`--pid-file=${join(this.dir(id), 'dhcp.pid')}\0`) ? pid : null;
-  }
-
-  private async tearDown(id: string): Promise<void> {
-    const namespace = this.namespaceOf(id);
-    const pids = await tool(['ip', 'netns', 'pids', namespace]).catch(() => '');
-    // A process that is left would keep the old namespace alive.
-    for (const pid of pids.split('\n')) if (/^[1-9]\d*$/.test(pid)) signal(Number(pid), 'SIGKILL');
-    if (await exists(`/run/netns/${namespace}`)) await tool(['ip', 'netns', 'del', namespace]);
-    await rm(this.dir(id), { recursive: true, force: true });
+  private space(id: string): NetworkSpace {
+    return new NetworkSpace(this.namespaceOf(id));
   }
 
   private dir(id: string): string {
     return join(this.root, this.tag, id);
   }
 
+  private keep(id: string, kept: Kept): Promise<void> {
+    return keepFile(join(this.dir(id), 'state.json'), JSON.stringify(kept));
+  }
+
   private async kept(id: string): Promise<Kept | null> {
     try {
-      return JSON.parse(await readFile(join(this.dir(id), 'state.json'), 'utf8')) as Kept;
+      const kept = JSON.parse(await readFile(join(this.dir(id), 'state.json'), 'utf8')) as Partial<Kept>;
+      return { generation: 0, seal: null, doors: [], leaving: [], ...kept };
     } catch {
       // None, or half a file: made anew.
       return null;
     }
-  }
-
-  /** @returns whether the file was not so before */
-  private async write(id: string, name: string, text: string): Promise<boolean> {
-    const file = join(this.dir(id), name);
-    if ((await readFile(file, 'utf8').catch(() => null)) === text) return false;
-    await mkdir(this.dir(id), { recursive: true, mode: 0o755 });
-    await writeFile(`${file}.new`, text, { mode: 0o644 });
-    await rename(`${file}.new`, file);
-    return true;
   }
 
   private inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
@@ -206,18 +276,10 @@ export class LocalNetworkDriver implements NetworkDriver {
   }
 }
 
+/** As the rules have it: `public . inner`, or the address of a gateway alone. */
+const pairOf = ({ address, port }: PublicAddress): string =>
+  port === null ? address : `${address} . ${port}`;
+
 /** Ids become names on this host: anything but an id is refused. */
 const checkedId = (id: string): string | null =>
   /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) ? null : 'the id is none';
-
-const exists = (path: string): Promise<boolean> =>
-  access(path).then(
-    () => true,
-    () => false,
-  );
-
-/** Netmask of a range in CIDR form. */
-const maskOf = (subnet: string): string => {
-  const bits = (0xffffffff << (32 - Number(subnet.split('/')[1]))) >>> 0;
-  return [24, 16, 8, 0].map((shift) => (bits >>> shift) & 255).join('.');
-};
