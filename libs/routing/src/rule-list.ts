@@ -18,7 +18,8 @@ export interface Met<Rule> {
 interface Ready<Rule> {
   order: number;
   rule: Rule;
-  match: Match;
+  /** Made when it is first needed: most rules of a large file are never asked. */
+  match: Match | null;
 }
 
 const none: readonly never[] = [];
@@ -34,7 +35,7 @@ export class RuleList<Rule extends Listed> {
 
   constructor(rules: readonly Rule[]) {
     for (const [order, rule] of rules.entries()) {
-      const ready = { order, rule, match: matcher(rule.pattern) };
+      const ready = { order, rule, match: null };
       const { first } = rule.pattern;
       if (first === null) this.others.push(ready);
       else {
@@ -53,9 +54,10 @@ export class RuleList<Rule extends Listed> {
     const { others } = this;
     for (let one = 0, other = 0; one < own.length || other < others.length;) {
       const isOwn = other >= others.length || (one < own.length && own[one]!.order < others[other]!.order);
-      const { rule, match } = isOwn ? own[one++]! : others[other++]!;
+      const ready = isOwn ? own[one++]! : others[other++]!;
+      const { rule } = ready;
       if (!path.startsWith(rule.pattern.prefix)) continue;
-      const hit = match(path);
+      const hit = (ready.match ??= matcher(rule.pattern))(path);
       if (!hit) continue;
       const found = rule.has.length === 0 ? nothingFound : conditions.all(rule.has);
       if (found && !conditions.any(rule.missing)) yield { rule, groups: hit.groups, found };
