@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { readFileSync } from 'node:fs';
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import OpenAI from 'openai';
@@ -107,6 +109,51 @@ describe('the main job', () => {
       current_build_id: deploy.body.id,
       deploy_state: 'live',
     });
+  });
+
+  it('a routing file rules a site and a server alike; a mistake in it fails the build with its line', async () => {
+    const rules = {
+      redirects: [{ source: '/old/:name', destination: '/new/:name', permanent: false }],
+      headers: [{ source: '/(.*)', headers: [{ key: 'X-Rule', value: 'on' }] }],
+      rewrites: [{ source: '/greeting', destination: '/env' }],
+      cors: [{ source: '/(.*)', origins: ['https://a.example'] }],
+    };
+    const withRules = async (fixture: string, text: string) => {
+      const dir = await mkdtemp(join(tmpdir(), 'nebo-e2e-rules-'));
+      await cp(join(root, 'e2e/fixtures', fixture), dir, { recursive: true });
+      await writeFile(join(dir, 'nebo.json'), text);
+      const bytes = await buffer((await packFolder(dir)).stream);
+      await rm(dir, { recursive: true });
+      return bytes;
+    };
+    for (const [fixture, more] of [
+      ['static-site', {}],
+      ['node-server', { app_type: 'backend' }],
+    ] as const) {
+      const app = await createApp(more);
+      const good = (await upload(app.id, await withRules(fixture, JSON.stringify(rules)))).body;
+      await live(app.id, good.id);
+      const host = await domainOf(app.id);
+      const moved = await page(host, '/old/x?y=1');
+      expect([moved.status, moved.headers['location']]).toEqual([307, '/new/x?y=1']);
+      const home = await page(host);
+      expect([home.status, home.headers['x-rule'], home.headers['vary']]).toEqual([
+        200,
+        'on',
+        expect.stringContaining('Origin'),
+      ]);
+      expect(home.headers['access-control-allow-origin']).toBeUndefined();
+      if (fixture === 'node-server') expect((await page(host, '/greeting')).text).toContain('greeting');
+      const bad = (await upload(app.id, await withRules(fixture, '{\n  "redirects": 1\n}'))).body;
+      await until(
+        async () => (await api.get(`/apps/${app.id}/builds/${bad.id}`)).body.status === 'error',
+        60_000,
+      );
+      expect((await api.get(`/apps/${app.id}/builds/${bad.id}`)).body.error).toBe(
+        'rules: nebo.json:2: "redirects" must be a list',
+      );
+      expect((await page(host, '/old/x')).status).toBe(307);
+    }
   });
 
   it('a rebuild uses the same bytes, and equal folders have equal archives', async () => {

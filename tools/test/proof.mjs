@@ -26,6 +26,13 @@ const proofs = {
     shown: (n) =>
       `${n} random sequences of 16 operations of three routers equal a model in memory; ${Math.max(2, Math.floor(n / 100))} rounds of kill -9 of routers and of PostgreSQL charge every settlement once and give all money back; money for K requests over three routers admits K`,
   },
+  routing: {
+    project: 'libs/routing',
+    specs: ['src/reference.spec.ts'],
+    size: 10_000,
+    shown: (n) =>
+      `${n} pairs of random rules and requests: the same redirects, headers and rewrites as the reference compiler of these files, no unexplained difference`,
+  },
   inference: {
     project: 'apps/inference-router',
     specs: [

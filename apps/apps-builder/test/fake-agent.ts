@@ -86,7 +86,11 @@ export class FakeAgent {
   }
 
   /** Builds: takes it, stores an artifact, reports success. */
-  async build(buildId: string, kind: 'static' | 'server'): Promise<string> {
+  async build(
+    buildId: string,
+    kind: 'static' | 'server',
+    more: Record<string, unknown> = {},
+  ): Promise<string> {
     const item = await this.until('the build is wanted', (wanted) => wanted.id === buildId);
     await this.observe(item, 'building');
     const artifact = await this.put(archive({ 'main.js': randomUUID() }));
@@ -101,6 +105,7 @@ export class FakeAgent {
         start_command: kind === 'server' ? 'node main.js' : null,
         stack: kind,
         duration_ms: 1234,
+        ...more,
       },
     });
     return artifact.sha256;

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { artifactLimits, extractArchive } from '@nebo/archive';
+import { createSafeClient, type SafeClient } from '@nebo/safe-net';
 import { Registry } from 'prom-client';
 import { ArtifactStore, type Extract } from './artifacts/artifact-store.js';
 import { RequestHandler } from './http/handler.js';
@@ -72,6 +73,8 @@ export interface EdgeOptions {
   /** Called once per answered request. */
   onAccess?: AccessHook;
   tuning?: Partial<EdgeTuning>;
+  /** For rewrites that lead outside; default one that reaches public addresses only, whatever the operator allows elsewhere. */
+  outside?: SafeClient;
   /** Unpacks artifacts; default `extractArchive` with `artifactLimits`. */
   extract?: Extract;
 }
@@ -153,6 +156,7 @@ export function createEdge(options: EdgeOptions): Edge {
     cache: new FileCache(tuning.cacheBytes, tuning.cacheFileBytes),
     proxy,
     proxyOptions: tuning,
+    outside: options.outside ?? createSafeClient(),
     metrics,
     logger,
     onAccess: options.onAccess,

@@ -1,3 +1,5 @@
+import type { CompiledRouting } from '@nebo/routing';
+
 /**
  * The words between a region agent and the control plane (`/agent/v1/<service>/…`). The agent fetches what is wanted,
  * makes it so through drivers and reports what it observes. Level-triggered: any message may be lost, doubled or late.
@@ -66,6 +68,8 @@ export interface ArtifactFacts {
   duration_ms: number;
   /** What was fetched from git, packed; also reported of builds that failed after that. */
   source?: BlobRef;
+  /** Rules of the source's routing file; null: it has none. */
+  routing?: CompiledRouting | null;
 }
 
 /** One replica of an app's revision. */

@@ -1,3 +1,4 @@
+import { isCompiledRouting } from '@nebo/routing';
 import { Inject, Injectable } from '@nestjs/common';
 import { say } from '@nebo/bus';
 import type { ArtifactFacts, BlobRef } from '@nebo/contracts';
@@ -103,6 +104,8 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
       return 'the region reported an artifact of an unknown kind';
     if (facts.artifact_kind === 'server' && !facts.start_command)
       return 'the app has no command that starts it; set start_command';
+    if (facts.routing && !isCompiledRouting(facts.routing))
+      return 'the region reported rules of the routing file that cannot be read';
     if ((await this.runtime.blobs.has(artifact.sha256)) === null)
       return 'the artifact did not arrive from the region';
     return null;
@@ -113,7 +116,7 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
     if (app === null) return this.finish(tx, build, 'cancelled', null);
     const facts = build.observed_facts as ArtifactFacts;
     await tx.query(
-      `update build set artifact_sha256 = $2, artifact_bytes = $3::bigint, artifact_kind = $4, start_command = $5, stack = $6
+      `update build set artifact_sha256 = $2, artifact_bytes = $3::bigint, artifact_kind = $4, start_command = $5, stack = $6, routing = $7::jsonb
        where id = $1::uuid`,
       [
         build.id,
@@ -122,6 +125,7 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
         facts.artifact_kind,
         facts.start_command,
         facts.stack,
+        facts.routing ? JSON.stringify(facts.routing) : null,
       ],
     );
     const newer = await tx.query(

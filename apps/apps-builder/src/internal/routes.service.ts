@@ -11,6 +11,7 @@ interface RouteRow {
   account_id: string;
   build_id: string | null;
   target: RouteTarget;
+  routing: Route['routing'];
   removed: boolean;
 }
 
@@ -71,8 +72,9 @@ export class RoutesService {
     const [feed] = await tx.query<Feed>('select * from number_routes()');
     const after = numberAfter(feed!, since);
     const rows = await tx.query<RouteRow>(
-      `select host, app_id, account_id, build_id, target, removed_at is not null as removed from route
-       where ($1::bigint is null and removed_at is null) or change > $1::bigint order by host`,
+      `select r.host, r.app_id, r.account_id, r.build_id, r.target, b.routing, r.removed_at is not null as removed
+       from route r left join build b on b.id = r.build_id
+       where ($1::bigint is null and r.removed_at is null) or r.change > $1::bigint order by r.host`,
       [after?.toString() ?? null],
     );
     return {
@@ -84,6 +86,6 @@ export class RoutesService {
   }
 }
 
-function routeRecord({ host, app_id, account_id, build_id, target }: RouteRow): Route {
-  return { host, app_id, account_id, build_id, target };
+function routeRecord({ host, app_id, account_id, build_id, target, routing }: RouteRow): Route {
+  return { host, app_id, account_id, build_id, target, ...(routing ? { routing } : {}) };
 }

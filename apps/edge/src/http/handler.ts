@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type ServerResponse } from 'node:http';
 import { type Duplex } from 'node:stream';
 import { type TLSSocket } from 'node:tls';
+import { type SafeClient } from '@nebo/safe-net';
 import { type AccessEntry, type AccessHook } from '../observe/access.js';
 import { type EdgeLogger } from '../observe/logger.js';
 import { type AnswerKind, type EdgeMetrics } from '../observe/metrics.js';
@@ -9,6 +10,9 @@ import { type Proxy, type ProxyOptions, type ProxyTrace } from '../proxy/proxy.j
 import { forwardWebSocket, responseOn, wantsWebSocket } from '../proxy/websocket.js';
 import { type LiveRoute, type Snapshot } from '../routes/snapshot.js';
 import { type FileCache } from '../static/file-cache.js';
+import { AppliedRules } from '../rules/rules.js';
+import { answerFromElsewhere } from '../rules/elsewhere.js';
+import { isThere } from '../static/resolve.js';
 import { serveStatic } from '../static/serve.js';
 import { admit, type Admitted } from './admission.js';
 import { sendError } from './errors.js';
@@ -22,6 +26,8 @@ export interface HandlerParts {
   cache: FileCache;
   proxy: Proxy;
   proxyOptions: ProxyOptions;
+  /** For rewrites that lead outside. */
+  outside: SafeClient;
   metrics: EdgeMetrics;
   logger: EdgeLogger;
   onAccess: AccessHook | undefined;
@@ -95,7 +101,10 @@ export class RequestHandler {
     note(exchange, verdict, live);
     const { proxy, proxyOptions, metrics } = this.parts;
     const { requestId } = exchange;
-    const request = { ...verdict, secure, requestId };
+    // A WebSocket follows no redirect and has no headers of its own; where it is answered from is for the rules to say.
+    const rewritten = live.router ? new AppliedRules(live.router, req, verdict).rewrite() : null;
+    const url = rewritten?.origin === null ? rewritten.url : verdict.url;
+    const request = { ...verdict, url, secure, requestId };
     const outcome = await forwardWebSocket(
       req,
       socket,
@@ -161,9 +170,19 @@ export class RequestHandler {
       sendError(req, res, { status: 404, code: 'unknown_host', message, requestId, close });
       return;
     }
+    const rules = live.kind !== 'none' && live.router ? new AppliedRules(live.router, req, admitted) : null;
+    if (rules?.begin(res, requestId)) return;
+    const isFile = live.kind === 'static' && isThere(live.site, admitted.url.split('?', 1)[0]!);
+    const rewritten = isFile ? null : (rules?.rewrite() ?? null);
+    const request = { ...admitted, url: rewritten?.url ?? admitted.url, secure: exchange.secure, requestId };
+    if (rewritten && rewritten.origin !== null) {
+      const { origin } = rewritten;
+      await answerFromElsewhere(req, res, this.parts.outside, { ...request, origin });
+      return;
+    }
     switch (live.kind) {
       case 'static':
-        await serveStatic(req, res, live.site, this.parts.cache, { ...admitted, requestId });
+        await serveStatic(req, res, live.site, this.parts.cache, request);
         return;
       case 'none':
         sendError(req, res, {
@@ -176,13 +195,7 @@ export class RequestHandler {
         });
         return;
       case 'replicas':
-        await this.parts.proxy.forward(
-          req,
-          res,
-          live,
-          { ...admitted, secure: exchange.secure, requestId },
-          exchange.trace,
-        );
+        await this.parts.proxy.forward(req, res, live, request, exchange.trace);
     }
   }
 

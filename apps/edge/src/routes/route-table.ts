@@ -1,4 +1,5 @@
 import { type Route, type RoutesAnswer } from '@nebo/contracts';
+import { Router } from '@nebo/routing';
 import { type Site } from '../static/site.js';
 import { type LiveRoute, Snapshot } from './snapshot.js';
 
@@ -152,7 +153,7 @@ export class RouteTable {
       case 'static': {
         const site = this.siteFor(route.target.artifact_sha256);
         if (!site) return false;
-        this.live.set(route.host, { kind: 'static', route, site });
+        this.live.set(route.host, { kind: 'static', route, site, router: routerOf(route) });
         return true;
       }
       case 'replicas': {
@@ -160,7 +161,13 @@ export class RouteTable {
         if (route.target.replicas.length === 0) {
           this.live.set(route.host, { kind: 'none', route, reason: 'No instance is running.' });
         } else {
-          this.live.set(route.host, { kind: 'replicas', route, replicas: route.target.replicas, turn });
+          this.live.set(route.host, {
+            kind: 'replicas',
+            route,
+            router: routerOf(route),
+            replicas: route.target.replicas,
+            turn,
+          });
         }
         return true;
       }
@@ -175,3 +182,5 @@ export class RouteTable {
     this.published = new Snapshot(this.version, this.live);
   }
 }
+
+const routerOf = ({ routing }: Route): Router | null => (routing ? new Router(routing) : null);

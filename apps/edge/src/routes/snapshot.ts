@@ -1,4 +1,5 @@
 import { type Route } from '@nebo/contracts';
+import { type Router } from '@nebo/routing';
 import { wildcardOf } from '../http/host.js';
 import { type Site } from '../static/site.js';
 
@@ -10,8 +11,14 @@ export interface Replica {
 
 /** A route as it is served: with its files at hand, or its replicas and whose turn it is. */
 export type LiveRoute =
-  | { kind: 'static'; route: Route; site: Site }
-  | { kind: 'replicas'; route: Route; replicas: readonly Replica[]; turn: { next: number } }
+  | { kind: 'static'; route: Route; site: Site; router: Router | null }
+  | {
+      kind: 'replicas';
+      route: Route;
+      router: Router | null;
+      replicas: readonly Replica[];
+      turn: { next: number };
+    }
   | { kind: 'none'; route: Route; reason: string };
 
 /** All that is served at one moment. Never changes: a request that holds one sees one version of everything. */

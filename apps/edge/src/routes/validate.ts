@@ -1,4 +1,5 @@
 import { type Route, type RoutesAnswer } from '@nebo/contracts';
+import { isCompiledRouting } from '@nebo/routing';
 import { isRouteHost } from '../http/host.js';
 
 /**
@@ -12,6 +13,8 @@ export function isRoute(value: unknown): value is Route {
   if (typeof app_id !== 'string' || typeof account_id !== 'string') return false;
   if (build_id !== null && typeof build_id !== 'string') return false;
   if (!isRecord(target)) return false;
+  const { routing } = value;
+  if (routing !== undefined && routing !== null && !isCompiledRouting(routing)) return false;
   switch (target['kind']) {
     case 'static':
       return (

@@ -67,6 +67,12 @@ export function resolve(site: Site, path: string, wantsHtml: boolean): Resolved 
   return missing(site, names, wantsHtml);
 }
 
+/** Whether a file (or a folder's address without its slash) answers a path, and not the page for what is missing. */
+export function isThere(site: Site, path: string): boolean {
+  const { kind, ...found } = resolve(site, path, false);
+  return kind === 'redirect' || kind === 'malformed' || ('status' in found && found.status === 200);
+}
+
 function missing(site: Site, names: readonly string[], wantsHtml: boolean): Resolved {
   const own = site.files.get('404.html');
   if (own) return { kind: 'file', path: '404.html', file: own, status: 404, byAccept: false };

@@ -18,6 +18,7 @@ import { Redactor } from '../log/redact.js';
 import { type Runs } from '../system/runs.js';
 import { detect, output, type BuildOutput } from './detect.js';
 import { fetchCommit } from './git-source.js';
+import { readRouting } from './routing-file.js';
 import { BuildFailure, SourceTree } from './tree.js';
 
 export interface BuildDriverParts {
@@ -117,6 +118,10 @@ class Steps {
       this.versionNote(found.pkg?.nodeEngine ?? null);
       return found;
     });
+    // Before anything is built: a mistake in it is said at once.
+    const routing = await this.step('rules', () =>
+      readRouting(this.tree, plan.appDir, (line) => this.say(line)),
+    );
     if (plan.install !== null) await this.step('install', () => this.run(plan.install!, plan.installDir));
     if (plan.build !== null) await this.step('build', () => this.run(plan.build!, plan.appDir));
     const { made, artifact } = await this.step('package', async () => {
@@ -128,6 +133,7 @@ class Steps {
       artifact_kind: made.kind,
       start_command: made.kind === 'server' ? made.start : null,
       stack: made.kind === 'server' ? 'node' : plan.stack,
+      routing,
     };
   }
 

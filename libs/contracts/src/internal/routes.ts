@@ -1,3 +1,5 @@
+import type { CompiledRouting } from '@nebo/routing';
+
 /** What the edge serves for one host name. */
 export interface Route {
   /** Lower case, without port and trailing dot; `*.x` matches one label. */
@@ -6,6 +8,8 @@ export interface Route {
   account_id: string;
   build_id: string | null;
   target: RouteTarget;
+  /** Rules of the build's routing file; null or absent: it has none. They switch together with the target. */
+  routing?: CompiledRouting | null;
 }
 
 export type RouteTarget =

@@ -1,0 +1,106 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { CompiledPattern, Condition } from './compiled.js';
+import { type Match, matcher } from './matcher.js';
+
+/** What the rules look at. */
+export interface RoutedRequest {
+  method: string;
+  /** As it arrived: encoded, without query. */
+  path: string;
+  /** With its `?`; empty without one. */
+  query: string;
+  /** Lower case, without port. */
+  host: string;
+  headers: IncomingHttpHeaders;
+}
+
+/** The conditions of rules, against one request; what costs something is read when it is first asked for. */
+export class Conditions {
+  private cookies: Map<string, string> | null = null;
+  private parameters: URLSearchParams | null = null;
+
+  constructor(
+    private readonly request: RoutedRequest,
+    private readonly matchers: Matchers,
+  ) {}
+
+  /** What all of them found by name; null when one does not hold. */
+  all(conditions: readonly Condition[]): Map<string, string> | null {
+    const found = new Map<string, string>();
+    for (const condition of conditions) if (!this.holds(condition, found)) return null;
+    return found;
+  }
+
+  /** Whether one holds. */
+  any(conditions: readonly Condition[]): boolean {
+    const found = new Map<string, string>();
+    return conditions.some((condition) => this.holds(condition, found));
+  }
+
+  private holds({ type, key, value: pattern }: Condition, found: Map<string, string>): boolean {
+    const value = this.valueOf(type, key);
+    if (value === undefined) return false;
+    if (!pattern) {
+      // A header that is there without a value is as good as none.
+      if (value === '' && type !== 'query') return false;
+      found.set(key!, value);
+      return true;
+    }
+    const hit = this.matchers.of(pattern)(value);
+    if (!hit) return false;
+    for (const [name, text] of Object.entries(hit.named)) if (text !== undefined) found.set(name, text);
+    if (type === 'host') found.set('host', value);
+    return true;
+  }
+
+  private valueOf(type: Condition['type'], key: string | null): string | undefined {
+    const { headers, host, query } = this.request;
+    switch (type) {
+      case 'host':
+        return host;
+      case 'header': {
+        const value = headers[key!];
+        return Array.isArray(value) ? value.join(', ') : value;
+      }
+      case 'cookie':
+        return (this.cookies ??= cookiesOf(headers.cookie)).get(key!);
+      case 'query':
+        return (this.parameters ??= new URLSearchParams(query)).getAll(key!).at(-1);
+    }
+  }
+}
+
+/** The matchers of conditions; one for each pattern, as long as the rules live. */
+export class Matchers {
+  private readonly made = new Map<CompiledPattern, Match>();
+
+  of(pattern: CompiledPattern): Match {
+    let match = this.made.get(pattern);
+    if (!match) this.made.set(pattern, (match = matcher(pattern)));
+    return match;
+  }
+}
+
+/** RFC 6265, 5.4; the first of one name counts, as in the clients of this header. */
+function cookiesOf(header: string | undefined): Map<string, string> {
+  const cookies = new Map<string, string>();
+  for (const pair of (header ?? '').split(';')) {
+    const at = pair.indexOf('=');
+    if (at < 0) continue;
+    const name = pair.slice(0, at).trim();
+    const value = pair
+      .slice(at + 1)
+      .trim()
+      .replace(/^"(.*)"$/, '$1');
+    if (!cookies.has(name)) cookies.set(name, decoded(value));
+  }
+  return cookies;
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
