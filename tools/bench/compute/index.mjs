@@ -44,7 +44,7 @@ export async function benchCompute({ size = 2, only } = {}) {
 /** After a start the agent compares everything once; measured is what comes after. */
 async function quiet(lane) {
   const end = performance.now() + 180_000;
-  for (let calm = 0; calm < 2 && performance.now() < end; ) {
+  for (let calm = 0; calm < 2 && performance.now() < end;) {
     const before = total(lane.cpu());
     await pause(2_000);
     const used = (total(lane.cpu()) - before) / 2;

@@ -51,16 +51,14 @@ describe('rules of a routing file', () => {
       const parts: Buffer[] = [];
       req.on('data', (part: Buffer) => parts.push(part));
       req.on('end', () =>
-        res
-          .writeHead(201, { 'X-From': 'elsewhere', Connection: 'close' })
-          .end(
-            JSON.stringify({
-              method: req.method,
-              url: req.url,
-              host: req.headers.host,
-              body: Buffer.concat(parts).toString(),
-            }),
-          ),
+        res.writeHead(201, { 'X-From': 'elsewhere', Connection: 'close' }).end(
+          JSON.stringify({
+            method: req.method,
+            url: req.url,
+            host: req.headers.host,
+            body: Buffer.concat(parts).toString(),
+          }),
+        ),
       );
     });
     elsewhere = other.port;
