@@ -47,10 +47,12 @@ describe('attacks with single requests', () => {
     const app = { name: 'app', source_type: 'upload' };
     const app_id: string = (await api.post(`/projects/${project_id}/apps`, app)).body.id;
     const env_var_id: string = (await api.post(`/apps/${app_id}/env`, { name: 'A', value: '1' })).body.id;
+    const job = { name: 'job', command: 'true' };
     return {
       project_id,
       app_id,
       env_var_id,
+      job_id: (await api.post(`/apps/${app_id}/jobs`, job)).body.id,
       build_id: (await upload(api, `/apps/${app_id}/deployments`)).body.id,
       ...(await regionThings(api, project_id)),
     };
@@ -92,7 +94,9 @@ describe('attacks with single requests', () => {
       : api.call(
           operation.method,
           pathOf(operation, ids),
-          ['POST', 'PATCH'].includes(operation.method) ? { body: { name: 'taken over', value: 'x' } } : {},
+          ['POST', 'PATCH'].includes(operation.method)
+            ? { body: { name: 'taken-over', value: 'x', command: 'true' } }
+            : {},
         );
 
   it('ids of another account, of nobody, or of another own parent: 404 in every mixture, one body, no effect', async () => {

@@ -21,6 +21,7 @@ const wanted = [
   { package: 'nftables', file: ['/usr/sbin/nft'], for: 'firewalls of replicas and VPCs' },
   { package: 'knot', file: ['/usr/sbin/knotd'], for: 'answers of the name server compared with knot' },
   { package: 'bind9-dnsutils', file: ['/usr/bin/dig'], for: 'the name server asked by dig' },
+  { package: 'pebble', file: ['/usr/bin/pebble'], for: 'certificates from a real ACME authority' },
   { package: 'git', file: ['/usr/lib/git-core/git-http-backend'], for: 'apps from git repositories' },
   { package: 'dnsmasq-base', file: ['/usr/sbin/dnsmasq'], for: 'VPCs with real packets' },
   { package: 'conntrack', file: ['/usr/sbin/conntrack'], for: 'VPCs with real packets' },

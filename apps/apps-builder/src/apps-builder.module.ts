@@ -14,7 +14,18 @@ import { UploadsService } from './builds/uploads.service.js';
 import { DeliveriesController } from './deliveries/deliveries.controller.js';
 import { DeliveriesService } from './deliveries/deliveries.service.js';
 import { HooksController } from './deliveries/hooks.controller.js';
+import { Authority } from './certificates/acme/authority.js';
+import { CertificateLifecycle } from './certificates/certificate.lifecycle.js';
+import {
+  CertificatesController,
+  EdgeCertificatesController,
+} from './certificates/certificates.controller.js';
+import { CertificatesService } from './certificates/certificates.service.js';
+import { DomainLifecycle } from './domains/domain.lifecycle.js';
+import { DomainProof } from './domains/domain-proof.js';
 import { DomainsController } from './domains/domains.controller.js';
+import { DomainsService } from './domains/domains.service.js';
+import { NameLookup } from './domains/name-lookup.js';
 import { EnvController } from './env/env.controller.js';
 import { EnvService } from './env/env.service.js';
 import { ConnectionsController } from './git/connections.controller.js';
@@ -24,6 +35,12 @@ import { GitReach } from './git/git-reach.js';
 import { hears } from './hears.js';
 import { InternalController } from './internal/internal.controller.js';
 import { RoutesService } from './internal/routes.service.js';
+import { JobLifecycle } from './jobs/job.lifecycle.js';
+import { JobRunLifecycle } from './jobs/job-run.lifecycle.js';
+import { JobsController } from './jobs/jobs.controller.js';
+import { JobsService } from './jobs/jobs.service.js';
+import { MissedTicks } from './jobs/missed-ticks.js';
+import { RunLog } from './jobs/run-log.js';
 import { ReplicaMoney } from './rollouts/money.js';
 import { RolloutLifecycle } from './rollouts/rollout.lifecycle.js';
 import { RuntimeLog } from './rollouts/runtime-log.js';
@@ -42,7 +59,7 @@ import { StandingService } from './standing/standing.service.js';
 
 /**
  * Apps from a folder or a git repository to what answers at the edge: sources, builds, revisions, replicas, routes,
- * variables, logs.
+ * variables, logs, jobs.
  */
 @Module({
   controllers: [
@@ -50,7 +67,10 @@ import { StandingService } from './standing/standing.service.js';
     BuildsController,
     EnvController,
     DomainsController,
+    CertificatesController,
+    EdgeCertificatesController,
     RuntimeLogController,
+    JobsController,
     ConnectionsController,
     DeliveriesController,
     AgentController,
@@ -70,6 +90,9 @@ import { StandingService } from './standing/standing.service.js';
     DeployStatus,
     EnvService,
     RuntimeLog,
+    JobsService,
+    MissedTicks,
+    RunLog,
     Epochs,
     WantedService,
     ObservedService,
@@ -79,20 +102,33 @@ import { StandingService } from './standing/standing.service.js';
     ConnectionsService,
     SourcesService,
     DeliveriesService,
+    NameLookup,
+    DomainProof,
+    DomainsService,
+    Authority,
+    CertificatesService,
     ReplicaMoney,
+    DomainLifecycle,
+    CertificateLifecycle,
     BuildLifecycle,
     RolloutLifecycle,
     SpanLifecycle,
     HookLifecycle,
     PushLifecycle,
     CommitStatusLifecycle,
+    JobLifecycle,
+    JobRunLifecycle,
     Lives.of(
+      DomainLifecycle,
+      CertificateLifecycle,
       BuildLifecycle,
       RolloutLifecycle,
       SpanLifecycle,
       HookLifecycle,
       PushLifecycle,
       CommitStatusLifecycle,
+      JobLifecycle,
+      JobRunLifecycle,
     ),
     Housekeeping,
     StandingService,

@@ -40,6 +40,8 @@ const operations: [string, string, string, string, string, string][] = [
   ['post', '/deploy', 'apps_deploy_app', 'apps_deploy_app_by_id', '200', 'app:update'],
   ['post', '/deployments', 'apps_create_deployment', 'apps_create_deployment_by_id', '202', 'app:update'],
   ['get', '/domains', 'apps_list_domains', 'apps_list_domains_by_id', '200', 'app:read'],
+  ['post', '/domains', 'apps_add_domain', 'apps_add_domain_by_id', '201', 'app:update'],
+  ['delete', '/domains/{domain_id}', 'apps_remove_domain', 'apps_remove_domain_by_id', '204', 'app:update'],
   ['get', '/env', 'apps_list_env_vars', 'apps_list_env_vars_by_id', '200', 'app:read'],
   ['post', '/env', 'apps_add_env_var', 'apps_add_env_var_by_id', '201', 'app:update'],
   [
@@ -52,6 +54,18 @@ const operations: [string, string, string, string, string, string][] = [
   ],
   ['get', '/events', 'apps_stream_deploy_events', 'apps_stream_deploy_events_by_id', '200', 'app:read'],
   ['get', '/logs', 'apps_stream_runtime_logs', 'apps_stream_runtime_logs_by_id', '200', 'app:read'],
+];
+
+/** Jobs: as above; their tags differ by address. */
+const jobOperations: typeof operations = [
+  ['get', '/jobs', 'app_jobs_v1_list_jobs', 'apps_list_jobs_by_id', '200', 'app:read'],
+  ['post', '/jobs', 'app_jobs_v1_create_job', 'apps_create_job_by_id', '201', 'app:update'],
+  ['get', '/jobs/{job_id}', 'app_jobs_v1_get_job', 'apps_get_job_by_id', '200', 'app:read'],
+  ['patch', '/jobs/{job_id}', 'app_jobs_v1_update_job', 'apps_update_job_by_id', '200', 'app:update'],
+  ['delete', '/jobs/{job_id}', 'app_jobs_v1_delete_job', 'apps_delete_job_by_id', '204', 'app:update'],
+  ['post', '/jobs/{job_id}/run', 'app_jobs_v1_run_job', 'apps_run_job_by_id', '202', 'app:update'],
+  ['get', '/job-runs', 'app_jobs_v1_list_runs', 'apps_list_runs_by_id', '200', 'app:read'],
+  ['get', '/job-runs/{run_id}', 'app_jobs_v1_get_run', 'apps_get_run_by_id', '200', 'app:read'],
 ];
 
 /** What belongs to the account: method, path, id, success, permission. */
@@ -72,10 +86,14 @@ describe('the contract of apps-builder', () => {
   });
 
   it('has each operation under both addresses with the ids, codes and permissions of the contract', () => {
-    for (const [method, tail, id, flatId, status, permission] of operations) {
-      for (const [prefix, wanted] of [
-        ['/projects/{project_id}/apps/{app_id}', id],
-        ['/apps/{app_id}', flatId],
+    const all = [
+      ...operations.map((operation) => [...operation, 'apps'] as const),
+      ...jobOperations.map((operation) => [...operation, 'app-jobs'] as const),
+    ];
+    for (const [method, tail, id, flatId, status, permission, tag] of all) {
+      for (const [prefix, wanted, tagged] of [
+        ['/projects/{project_id}/apps/{app_id}', id, tag],
+        ['/apps/{app_id}', flatId, 'apps'],
       ] as const) {
         const found = paths[prefix + tail]?.[method];
         expect([prefix + tail, found?.operationId]).toEqual([prefix + tail, wanted]);
@@ -83,7 +101,7 @@ describe('the contract of apps-builder', () => {
           [status, '422', ...Object.keys(commonErrors)].sort(),
         );
         expect(found).toMatchObject({
-          tags: ['apps'],
+          tags: [tagged],
           'x-nebo-permission': [permission],
           'x-nebo-resource': 'app',
         });
@@ -108,6 +126,14 @@ describe('the contract of apps-builder', () => {
       'offset',
       'project_id',
     ]);
+    expect(paths['/certificates']).toMatchObject({
+      get: {
+        operationId: 'certificates_list_certificates',
+        tags: ['certificates'],
+        'x-nebo-permission': ['certificate:read'],
+        'x-nebo-resource': 'list',
+      },
+    });
     for (const [method, path, operationId, status, permission] of accountOperations) {
       const found = paths[path]?.[method];
       expect(found).toMatchObject({
@@ -119,7 +145,7 @@ describe('the contract of apps-builder', () => {
       expect(Object.keys(found!.responses)).toContain(status);
     }
     const count = Object.values(paths).reduce((sum, item) => sum + Object.keys(item).length, 0);
-    expect(count).toBe(operations.length * 2 + accountOperations.length + 3);
+    expect(count).toBe((operations.length + jobOperations.length) * 2 + accountOperations.length + 4);
   });
 
   it('says what is no JSON: the folder and the streams; and which body may be absent', () => {

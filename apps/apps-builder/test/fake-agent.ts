@@ -4,7 +4,7 @@ import type { TestAnswer } from '@nebo/service-kit/testing';
 import { archive, type Bench, eventually, region, sha256 } from './harness.js';
 
 /** What apps-builder wants of a region. */
-type Wanted = Extract<AnyWanted, { kind: 'build' } | { kind: 'replica' }>;
+type Wanted = Extract<AnyWanted, { kind: 'build' } | { kind: 'replica' } | { kind: 'run' }>;
 
 /** A region's agent as a script: keeps what is wanted, says what it is told to say. */
 export class FakeAgent {

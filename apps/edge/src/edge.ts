@@ -3,6 +3,7 @@ import { artifactLimits, extractArchive } from '@nebo/archive';
 import { createSafeClient, type SafeClient } from '@nebo/safe-net';
 import { Registry } from 'prom-client';
 import { ArtifactStore, type Extract } from './artifacts/artifact-store.js';
+import { AcmeChallenges } from './http/acme-challenges.js';
 import { RequestHandler } from './http/handler.js';
 import { close, createListener, listen } from './http/listener.js';
 import { type AccessHook } from './observe/access.js';
@@ -16,6 +17,7 @@ import { FileCache } from './static/file-cache.js';
 import { type CertificateSource } from './tls/certificate-source.js';
 import { SecureContexts } from './tls/contexts.js';
 import { LocalCa } from './tls/local-ca.js';
+import { PlatformCertificates } from './tls/platform-certificates.js';
 
 /** Times, sizes and counts; milliseconds and bytes. */
 export interface EdgeTuning extends SyncTimes {
@@ -140,12 +142,20 @@ export function createEdge(options: EdgeOptions): Edge {
     metrics,
   );
   const ca = new LocalCa(join(options.home, 'ca'), appsDomain);
+  const certificates = new PlatformCertificates(
+    join(folder, 'certificates'),
+    options.source,
+    (host) => sync.snapshot?.find(host)?.route,
+    (host) => contexts.forget(host),
+    logger,
+  );
   const contexts = new SecureContexts(
-    [...(options.certificates ?? []), ca],
+    [...(options.certificates ?? []), certificates, ca],
     (host) => sync.snapshot?.find(host) !== undefined,
     appsDomain,
     logger,
   );
+  sync.onApplied((_version, routes) => certificates.prepare(routes));
   const proxy = new Proxy(tuning, metrics);
   let state: EdgeStatus['state'] = 'new';
   let ports: { port: number; tlsPort: number } | null = null;
@@ -157,6 +167,7 @@ export function createEdge(options: EdgeOptions): Edge {
     proxy,
     proxyOptions: tuning,
     outside: options.outside ?? createSafeClient(),
+    challenges: new AcmeChallenges(options.source, logger),
     metrics,
     logger,
     onAccess: options.onAccess,
@@ -181,7 +192,7 @@ export function createEdge(options: EdgeOptions): Edge {
     await Promise.all([close(plain, tuning.stopGraceMs), close(secure, tuning.stopGraceMs), sync.stop()]);
     clearTimeout(cut);
     handler.openWebSockets.forEach((socket) => socket.destroy());
-    await Promise.all([proxy.stop(), store.stop()]);
+    await Promise.all([proxy.stop(), store.stop(), certificates.stop()]);
     state = 'stopped';
   };
 
@@ -193,6 +204,11 @@ export function createEdge(options: EdgeOptions): Edge {
         await store.start();
         await ca.rootPem();
         await sync.start();
+        const stored = [...(sync.snapshot?.routes() ?? [])];
+        if (stored.length > 0)
+          await certificates.sweep(
+            new Set(stored.flatMap(({ certificate }) => certificate?.fingerprint ?? [])),
+          );
         const port = await listen(plain, options.port ?? 8080, options.host);
         const tlsPort = await listen(secure, options.tlsPort ?? 8443, options.host);
         ports = { port, tlsPort };

@@ -6,6 +6,7 @@ import { type AgentLog } from './agent-log.js';
 import { type ControlPlane, type ServicePlane, Superseded } from './control/control-plane.js';
 import { createDrivers, type AgentDrivers } from './drivers/create.js';
 import { type DriverChoice } from './drivers/probe.js';
+import { RecordLog } from './drivers/simulated/record-log.js';
 import { type BlobAccess, type Egress } from './drivers/types.js';
 import { InventoryTeller } from './inventory/inventory-teller.js';
 import { lookAround } from './inventory/look.js';
@@ -17,6 +18,7 @@ import { MachineWorker } from './reconcile/machine-worker.js';
 import { Outcomes } from './reconcile/outcomes.js';
 import { ReplicaWorker } from './reconcile/replica-worker.js';
 import { Reporter } from './reconcile/reporter.js';
+import { type RunRecord, RunWorker } from './reconcile/run-worker.js';
 import { VpcWorker } from './reconcile/vpc-worker.js';
 import { WorkerSet } from './reconcile/worker-set.js';
 import { type Worker } from './reconcile/worker.js';
@@ -44,6 +46,8 @@ export interface RegionAgentOptions {
 export interface AgentSettings {
   /** Builds at a time. */
   builds: number;
+  /** Job runs at a time. */
+  jobRuns: number;
   /** Backups at a time. */
   backups: number;
   /** Seconds that a question for news may wait. */
@@ -52,7 +56,14 @@ export interface AgentSettings {
   fullMs: number;
 }
 
-const defaults: AgentSettings = { builds: 2, backups: 2, waitSeconds: 30, fullMs: 60_000 };
+const defaults: AgentSettings = { builds: 2, jobRuns: 8, backups: 2, waitSeconds: 30, fullMs: 60_000 };
+
+/** What an operator may set. @throws when it is no number of places */
+function settingsOf({ NEBO_JOB_RUNS: runs }: NodeJS.ProcessEnv): Partial<AgentSettings> {
+  if (!runs) return {};
+  if (!/^[1-9]\d{0,2}$/.test(runs)) throw new Error('NEBO_JOB_RUNS must be a number from 1 to 999');
+  return { jobRuns: Number(runs) };
+}
 
 /** What the agent is doing, for health checks. */
 export interface AgentStatus {
@@ -85,6 +96,8 @@ export class RegionAgent {
   /** Services that do not answer at the moment. */
   private readonly silent = new Set<string>();
   private readonly outcomes: Outcomes;
+  private readonly runRecords: RecordLog<RunRecord>;
+  private readonly runPlaces: Places;
   private readonly blobs: BlobAccess;
   private readonly machineBlobs: BlobAccess;
   private drivers: AgentDrivers | null;
@@ -97,11 +110,13 @@ export class RegionAgent {
 
   constructor(private readonly options: RegionAgentOptions) {
     const { controlPlane, home, log } = options;
-    this.settings = { ...defaults, ...options.settings };
+    this.settings = { ...defaults, ...settingsOf(process.env), ...options.settings };
     this.drivers = options.drivers ?? null;
     this.places = new Places(this.settings.builds);
     this.backupPlaces = new Places(this.settings.backups);
     this.outcomes = new Outcomes(join(home, 'outcomes'));
+    this.runPlaces = new Places(this.settings.jobRuns);
+    this.runRecords = new RecordLog(join(home, 'job-runs'));
     const send = this.guarded.bind(this);
     this.shipper = new LogShipper({
       dir: join(home, 'log-seq'),
@@ -157,6 +172,7 @@ export class RegionAgent {
       this.drivers.machines.start(),
       this.shipper.start(),
       this.outcomes.start(),
+      this.runRecords.start(),
     ]);
     this.current = { ...this.current, state: 'connecting', drivers: { ...this.drivers.choices } };
     this.loop = this.follow().catch((error: unknown) => {
@@ -308,6 +324,8 @@ export class RegionAgent {
     const listed = this.workers.apply(items, full);
     if (!full) return;
     for (const id of this.outcomes.ids()) if (!listed.has(`build/${id}`)) await this.outcomes.drop(id);
+    for (const id of this.runRecords.records.keys())
+      if (!listed.has(`run/${id}`)) await this.runRecords.delete(id);
     for (const { id } of this.drivers!.replicas.list())
       if (!listed.has(`replica/${id}`)) await this.drivers!.replicas.remove(id);
   }
@@ -340,11 +358,15 @@ export class RegionAgent {
   }
 
   private makeWorker(kind: AgentKind, id: string): Worker | null {
-    const { builds, replicas } = this.drivers!;
+    const { builds, replicas, jobs } = this.drivers!;
     const { blobs, shipper, reporter, outcomes, places } = this;
     const { log } = this.options;
     if (kind === 'build')
       return new BuildWorker(id, { driver: builds, blobs, shipper, reporter, outcomes, places, log });
+    if (kind === 'run') {
+      const { runRecords: records, runPlaces } = this;
+      return new RunWorker(id, { driver: jobs, blobs, shipper, reporter, records, places: runPlaces, log });
+    }
     if (kind === 'replica') return new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log });
     return null;
   }

@@ -9,6 +9,7 @@ import {
   type Observed,
   type RegionCapacity,
   type ReplicaSpec,
+  type RunSpec,
   type VpcSpec,
   type Wanted,
 } from '@nebo/contracts';
@@ -16,6 +17,7 @@ import {
 type Spec =
   | { kind: 'build'; spec: BuildSpec }
   | { kind: 'replica'; spec: ReplicaSpec }
+  | { kind: 'run'; spec: RunSpec }
   | { kind: 'vpc'; spec: VpcSpec }
   | { kind: 'vm'; spec: MachineSpec }
   | { kind: 'backup'; spec: BackupSpec };
@@ -47,6 +49,8 @@ export class FakeControlPlane {
   readonly received = new Map<string, number[]>();
   /** Log batches that are taken but whose answer is lost. */
   loseAnswers = 0;
+  /** Observations are refused, nothing else. */
+  deaf = false;
   /** Connections are cut before anything is taken. */
   refuse = false;
   url = '';
@@ -145,6 +149,7 @@ export class FakeControlPlane {
     if (!service || !['apps-builder', 'networking', 'compute'].includes(service)) return say(404);
     if (action === 'wanted') return this.wanted(service, url, request, say);
     if (action === 'observed') {
+      if (this.deaf) return say(503);
       this.observed.push(...(JSON.parse(String(await body(request))) as { items: Observed[] }).items);
       return say(200);
     }

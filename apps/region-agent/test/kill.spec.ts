@@ -9,7 +9,7 @@ import { marked } from '../src/system/processes.js';
 import { homeTag } from '../src/system/runs.js';
 import { eventually, localMissing } from './agent-kit.js';
 import { FakeControlPlane } from './fake-control-plane.js';
-import { buildOf, helloServer, replicaOf } from './sources.js';
+import { buildOf, helloServer, replicaOf, runOf } from './sources.js';
 
 const missing = await localMissing();
 const project = fileURLToPath(new URL('..', import.meta.url));
@@ -29,6 +29,8 @@ describe('kill -9 of the agent', () => {
       bundle: true,
       platform: 'node',
       format: 'esm',
+      // One package's own form for bundlers; its other one looks for files beside itself.
+      mainFields: ['module', 'main'],
       conditions: ['nebo-src'],
       banner: {
         js: `import { createRequire as _r } from 'node:module'; const require = _r(import.meta.url);`,
@@ -93,14 +95,21 @@ describe('kill -9 of the agent', () => {
             { build_command: 'echo begun; setsid sleep 8832 & sleep 8833' },
           ),
         );
+        // The home is the same for both drivers: what it knows of a run it never forgets before it is told to.
+        const job = `job-${driver}`;
+        plane.want(job, 1, await runOf(plane, job, 'echo begun; sleep 8834'));
         await plane.see('web', 'ready');
         await eventually(() => plane.lines('build-slow').includes('begun'));
+        await eventually(() => plane.lines(`run-${job}`).length === 1);
         first.kill('SIGKILL');
         plane.observed.length = 0;
 
         start(driver);
         await plane.see('web', 'ready', 30_000);
         await eventually(() => plane.latest('slow')?.state === 'building');
+        // What a run has done it may not do twice.
+        expect((await plane.see(job, 'error')).reason).toContain('the region was interrupted');
+        expect([plane.lines(`run-${job}`), await running('8834')]).toEqual([['begun'], 0]);
         expect(await hello('web')).toMatchObject({ hello: 'world' });
         await eventually(async () => (await running('8831')) === 1);
         expect(plane.epoch).toBe(2);

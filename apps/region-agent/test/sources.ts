@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { packFolder } from '@nebo/archive';
-import { type BuildSpec, type EnvEntry, type ReplicaSpec } from '@nebo/contracts';
+import { type BuildSpec, type EnvEntry, type ReplicaSpec, type RunSpec } from '@nebo/contracts';
 import { type FakeControlPlane } from './fake-control-plane.js';
 
 /** Packs files (path → text) and gives them to the control plane as a blob. */
@@ -73,6 +73,30 @@ export async function replicaOf(
     ...more,
   };
   return { kind: 'replica', spec };
+}
+
+/** A run of a command in a folder with one file. */
+export async function runOf(
+  plane: FakeControlPlane,
+  id: string,
+  command: string,
+  more: Partial<RunSpec> = {},
+): Promise<{ kind: 'run'; spec: RunSpec }> {
+  const spec: RunSpec = {
+    account_id: 'account',
+    app_id: 'app',
+    build_id: 'build',
+    artifact: await blobOf(plane, { 'words.txt': 'from the artifact' }),
+    command,
+    vcpu: 1,
+    memory_mb: 256,
+    timeout_ms: 30_000,
+    begun: false,
+    env: [],
+    log_stream: `run-${id}`,
+    ...more,
+  };
+  return { kind: 'run', spec };
 }
 
 /** A server that tells what it sees. */

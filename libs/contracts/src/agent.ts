@@ -6,7 +6,7 @@ import type { CompiledRouting } from '@nebo/routing';
  */
 
 /** Names of the kinds that an agent makes real. */
-export type AgentKind = 'backup' | 'build' | 'replica' | 'vm' | 'vpc';
+export type AgentKind = 'backup' | 'build' | 'replica' | 'run' | 'vm' | 'vpc';
 
 /** An environment variable for a build or a replica; `secret` values are redacted from logs. */
 export interface EnvEntry {
@@ -96,6 +96,33 @@ export interface ReplicaFacts {
   started_at: string;
   ready_at: string | null;
   /** Whether the replica runs in a sandbox; false is shown wherever the replica is. */
+  isolated: boolean;
+}
+
+/** One run of a job: a command in a revision's artifact, once. */
+export interface RunSpec {
+  account_id: string;
+  app_id: string;
+  build_id: string;
+  artifact: BlobRef;
+  /** For `sh -c`. */
+  command: string;
+  vcpu: number;
+  memory_mb: number;
+  /** Milliseconds from the start of the command until it is ended. */
+  timeout_ms: number;
+  /** The control plane has heard that it runs: an agent that knows nothing of it must not start it again. */
+  begun: boolean;
+  env: EnvEntry[];
+  log_stream: string;
+}
+
+/** What is known of a run, in `facts` of its observation. */
+export interface RunFacts {
+  /** Null while it runs, and when a signal or the region ended it. */
+  exit_code: number | null;
+  /** Of the command; null while it runs or when nobody saw its end. */
+  duration_ms: number | null;
   isolated: boolean;
 }
 
@@ -209,11 +236,15 @@ export type BuildState = 'building' | 'success' | 'error' | 'cancelled';
 /** States that an agent reports of a replica. `failed` is final for its generation. */
 export type ReplicaState = 'starting' | 'ready' | 'failed' | 'gone';
 
+/** States that an agent reports of a run. Before `running` has been taken nothing is started; all others are final. */
+export type RunState = 'running' | 'success' | 'error' | 'timeout' | 'cancelled';
+
 /** One thing the control plane wants; `generation` rises with every change of `spec` or `gone`. */
 export type Wanted =
   | { kind: 'backup'; id: string; generation: number; gone: boolean; spec: BackupSpec }
   | { kind: 'build'; id: string; generation: number; gone: boolean; spec: BuildSpec }
   | { kind: 'replica'; id: string; generation: number; gone: boolean; spec: ReplicaSpec }
+  | { kind: 'run'; id: string; generation: number; gone: boolean; spec: RunSpec }
   | { kind: 'vm'; id: string; generation: number; gone: boolean; spec: MachineSpec }
   | { kind: 'vpc'; id: string; generation: number; gone: boolean; spec: VpcSpec };
 
@@ -229,7 +260,7 @@ export interface Observed {
   kind: AgentKind;
   id: string;
   generation: number;
-  state: BackupState | BuildState | ReplicaState | MachineState | VpcState;
+  state: BackupState | BuildState | ReplicaState | RunState | MachineState | VpcState;
   /** Why, in a sentence for the user; null when nothing is wrong. */
   reason: string | null;
   facts: Record<string, unknown>;
@@ -240,6 +271,6 @@ export interface Observed {
 /** `POST log/{stream}`: lines with rising sequence numbers from 0; a line whose number is present is dropped. */
 export interface LogBatch {
   lines: { seq: number; at: string; line: string }[];
-  /** True with the last batch of a build's stream. */
+  /** True with the last batch of a build's or run's stream. */
   done?: boolean;
 }

@@ -32,6 +32,7 @@ export * from './records/compute.js';
 export * from './records/dns.js';
 export * from './records/errors.js';
 export * from './records/git.js';
+export * from './records/jobs.js';
 export * from './records/messages.js';
 export * from './records/models.js';
 export * from './records/networking.js';

@@ -1,3 +1,4 @@
+export { findPebble, startAcme, type AcmeOptions, type AcmePart } from './acme.js';
 export * from './debian.js';
 export { findEngine, wantedForm, type Engine } from './engine.js';
 export {

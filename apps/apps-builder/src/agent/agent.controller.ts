@@ -6,6 +6,7 @@ import { Database } from '@nebo/persistence';
 import { CallingAgent, clientGone, Epochs, notFound, pathId } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BuildLog } from '../builds/build-log.js';
+import { RunLog } from '../jobs/run-log.js';
 import { RuntimeLog } from '../rollouts/runtime-log.js';
 import { Blobs } from '../shared/blobs.js';
 import { Settings } from '../shared/settings.js';
@@ -23,6 +24,7 @@ export class AgentController {
     private readonly epochs: Epochs,
     private readonly buildLog: BuildLog,
     private readonly runtimeLog: RuntimeLog,
+    private readonly runLog: RunLog,
     private readonly blobs: Blobs,
     private readonly database: Database,
     private readonly settings: Settings,
@@ -65,7 +67,8 @@ export class AgentController {
       await this.epochs.check(tx, agent);
       const known =
         (await this.buildLog.append(tx, agent.region_id, id, batch)) ||
-        (await this.runtimeLog.append(tx, agent.region_id, id, batch));
+        (await this.runtimeLog.append(tx, agent.region_id, id, batch)) ||
+        (await this.runLog.append(tx, agent.region_id, id, batch));
       if (!known) throw notFound();
     });
     return {};

@@ -7,6 +7,7 @@ import { idOrNull, validationError } from '@nebo/service-kit';
 const states = {
   build: ['building', 'success', 'error', 'cancelled'],
   replica: ['starting', 'ready', 'failed', 'gone'],
+  run: ['running', 'success', 'error', 'timeout', 'cancelled'],
 } as const;
 
 const maxItems = 5_000;
@@ -37,7 +38,8 @@ export function parseObserved(body: unknown): Observed[] {
     const at = (field: string) => ['items', index, field];
     if (!isObject(item)) refuse(['items', index], 'must be an object');
     const { kind, id, generation, state, reason, facts } = item;
-    if (kind !== 'build' && kind !== 'replica') refuse(at('kind'), 'must be build or replica');
+    if (kind !== 'build' && kind !== 'replica' && kind !== 'run')
+      refuse(at('kind'), 'must be build, replica or run');
     const known = typeof id === 'string' ? idOrNull(id) : null;
     if (known === null) refuse(at('id'), 'must be an id');
     if (!isCount(generation) || generation > 2_147_483_647)

@@ -25,6 +25,7 @@ export class ObservedService {
     for (const item of items) {
       taken += await this.database.transaction(async (tx) => {
         await this.epochs.check(tx, agent);
+        if (item.kind === 'run') return this.run(tx, agent, item);
         return item.kind === 'build' ? this.build(tx, agent, item) : this.replica(tx, agent, item);
       });
     }
@@ -44,6 +45,19 @@ export class ObservedService {
       [item.id, region_id, item.generation, item.state, item.reason, JSON.stringify(item.facts), item.at],
     );
     if (rows.length > 0) await wake(tx, 'build', item.id);
+    return rows.length;
+  }
+
+  private async run(tx: Sql, { region_id }: AgentIdentity, item: Observed): Promise<number> {
+    const rows = await tx.query(
+      `update job_run set observed_generation = $3::int, observed_state = $4, observed_reason = $5, observed_facts = $6::jsonb,
+         observed_at = $7::timestamptz
+       where id = $1::uuid and region_id = $2::uuid and $3::int <= generation
+         and (observed_state is null or (observed_state = 'running' and $4 <> 'running' and $3::int >= observed_generation))
+       returning 1 as taken`,
+      [item.id, region_id, item.generation, item.state, item.reason, JSON.stringify(item.facts), item.at],
+    );
+    if (rows.length > 0) await wake(tx, 'job_run', item.id);
     return rows.length;
   }
 

@@ -4,6 +4,7 @@ import { Database, type Sql } from '@nebo/persistence';
 import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { openEntries, type SealedEntry } from '../env/env.service.js';
 import { sealContext } from '../git/connections.rows.js';
+import { wantedRuns } from '../jobs/wanted-runs.js';
 import type { Topic } from '../shared/topics.js';
 
 interface BuildRow {
@@ -95,6 +96,7 @@ export class WantedService {
     const items = [
       ...(await this.builds(tx, agent.region_id, after)),
       ...(await this.replicas(tx, agent.region_id, after)),
+      ...(await wantedRuns(tx, this.runtime.masterKey, agent.region_id, after)),
     ];
     items.sort((a, b) => (a.change < b.change ? -1 : 1));
     return { cursor: cursorOf(feed!), full: after === null, items: items.map(({ item }) => item) };

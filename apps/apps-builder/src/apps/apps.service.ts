@@ -25,6 +25,7 @@ import {
   Peers,
   referenceNotFound,
 } from '@nebo/service-kit';
+import { releaseDomains } from '../domains/domain.rows.js';
 import { says, sayAct } from '../events.js';
 import type { App, Prisma } from '../generated/prisma/client.js';
 import { ReplicaMoney } from '../rollouts/money.js';
@@ -250,7 +251,9 @@ export class AppsService {
         data: { deleted_at: new Date() },
       });
       if (count === 0) throw notFound();
-      await db.appDomain.deleteMany({ where: { app_id: row.id } });
+      await db.appDomain.deleteMany({ where: { app_id: row.id, is_default: true } });
+      await releaseDomains(sql, row.id);
+      // After the domains: one that is just being taken adds its route first, and it goes here.
       await sql.query('update route set removed_at = now() where app_id = $1::uuid and removed_at is null', [
         row.id,
       ]);
@@ -314,6 +317,8 @@ export class AppsService {
             status: 'active',
             is_default: true,
             dns_configured: true,
+            verified_at: new Date(),
+            proof: 'platform',
           },
         ],
         skipDuplicates: true,

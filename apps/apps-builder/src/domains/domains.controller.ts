@@ -1,19 +1,16 @@
-import { Controller, Get, Param, Query } from '@nestjs/common';
-import { type KeyIdentity, Operation, Page, pageOf, PageQuery, V1AppDomain } from '@nebo/contracts';
-import { Caller } from '@nebo/service-kit';
-import { AppsService } from '../apps/apps.service.js';
-import type { AppDomain } from '../generated/prisma/client.js';
-import { Store } from '../shared/prisma.js';
+import { Body, Controller, Delete, Get, Param, Post, Query } from '@nestjs/common';
+import { type KeyIdentity, Operation, Page, PageQuery, V1AppDomain, V1DomainCreate } from '@nebo/contracts';
+import { Caller, Idempotent, type IdempotentRequest } from '@nebo/service-kit';
+import { DomainsService } from './domains.service.js';
 
-/** Domains of apps. Adding and removing custom ones comes with its issue; until then the default one is listed. */
+const paths = ['projects/:project_id/apps/:app_id/domains', 'apps/:app_id/domains'];
+
+/** Domains of apps: the default one, and custom ones. */
 @Controller('v1')
 export class DomainsController {
-  constructor(
-    private readonly store: Store,
-    private readonly apps: AppsService,
-  ) {}
+  constructor(private readonly domains: DomainsService) {}
 
-  @Get(['projects/:project_id/apps/:app_id/domains', 'apps/:app_id/domains'])
+  @Get(paths)
   @Operation({
     id: 'apps_list_domains',
     flatId: 'apps_list_domains_by_id',
@@ -26,38 +23,50 @@ export class DomainsController {
   list(
     @Caller() caller: KeyIdentity,
     @Param('project_id') project: string | undefined,
-    @Param('app_id') id: string,
+    @Param('app_id') app: string,
     @Query() page: PageQuery,
   ) {
-    return this.store.as(caller.account_id, async ({ db }) => {
-      const app = await this.apps.find(db, caller, project ?? null, id);
-      const where = { app_id: app.id };
-      const total = await db.appDomain.count({ where });
-      const rows = await db.appDomain.findMany({
-        where,
-        orderBy: [{ is_default: 'desc' }, { created_at: 'asc' }, { id: 'asc' }],
-        skip: page.offset,
-        take: page.limit,
-      });
-      return pageOf(rows.map(domainRecord), total, page);
-    });
+    return this.domains.list(caller, project ?? null, app, page);
   }
-}
 
-/** A row as the contract's record. */
-export function domainRecord(row: AppDomain): V1AppDomain {
-  return {
-    id: row.id,
-    app_id: row.app_id,
-    domain: row.host,
-    status: row.status,
-    type: row.type,
-    is_default: row.is_default,
-    build_id: row.build_id,
-    dns_configured: row.dns_configured,
-    target_ip: row.target_ip,
-    certificate_id: row.certificate_id,
-    error: row.error,
-    created_at: row.created_at.toISOString(),
-  };
+  @Post(paths)
+  @Operation({
+    id: 'apps_add_domain',
+    flatId: 'apps_add_domain_by_id',
+    tag: 'apps',
+    summary: 'Add a custom domain',
+    permission: 'app:update',
+    resource: 'app',
+    status: 201,
+    body: V1DomainCreate,
+    answer: V1AppDomain,
+  })
+  async add(
+    @Caller() caller: KeyIdentity,
+    @Param('project_id') project: string | undefined,
+    @Param('app_id') app: string,
+    @Body() body: V1DomainCreate,
+    @Idempotent() idem: IdempotentRequest | null,
+  ): Promise<V1AppDomain> {
+    return (await this.domains.add(caller, project ?? null, app, body, idem)).body;
+  }
+
+  @Delete(paths.map((path) => `${path}/:domain_id`))
+  @Operation({
+    id: 'apps_remove_domain',
+    flatId: 'apps_remove_domain_by_id',
+    tag: 'apps',
+    summary: 'Remove a custom domain',
+    permission: 'app:update',
+    resource: 'app',
+    status: 204,
+  })
+  async remove(
+    @Caller() caller: KeyIdentity,
+    @Param('project_id') project: string | undefined,
+    @Param('app_id') app: string,
+    @Param('domain_id') id: string,
+  ): Promise<void> {
+    await this.domains.remove(caller, project ?? null, app, id);
+  }
 }

@@ -12,6 +12,7 @@ interface RouteRow {
   build_id: string | null;
   target: RouteTarget;
   routing: Route['routing'];
+  certificate: Route['certificate'];
   removed: boolean;
 }
 
@@ -72,7 +73,10 @@ export class RoutesService {
     const [feed] = await tx.query<Feed>('select * from number_routes()');
     const after = numberAfter(feed!, since);
     const rows = await tx.query<RouteRow>(
-      `select r.host, r.app_id, r.account_id, r.build_id, r.target, b.routing, r.removed_at is not null as removed
+      `select r.host, r.app_id, r.account_id, r.build_id, r.target, b.routing, r.removed_at is not null as removed,
+         (select jsonb_build_object('id', c.id, 'fingerprint', c.fingerprint)
+          from app_domain d join certificate c on c.domain_id = d.id and c.fingerprint is not null
+          where d.host = r.host and d.app_id = r.app_id and d.verified_at is not null) as certificate
        from route r left join build b on b.id = r.build_id
        where ($1::bigint is null and r.removed_at is null) or r.change > $1::bigint order by r.host`,
       [after?.toString() ?? null],
@@ -86,6 +90,14 @@ export class RoutesService {
   }
 }
 
-function routeRecord({ host, app_id, account_id, build_id, target, routing }: RouteRow): Route {
-  return { host, app_id, account_id, build_id, target, ...(routing ? { routing } : {}) };
+function routeRecord({ host, app_id, account_id, build_id, target, routing, certificate }: RouteRow): Route {
+  return {
+    host,
+    app_id,
+    account_id,
+    build_id,
+    target,
+    ...(routing ? { routing } : {}),
+    ...(certificate ? { certificate } : {}),
+  };
 }

@@ -148,8 +148,8 @@ export async function retireReplicas(tx: Sql, ids: readonly string[], drainMs: n
 }
 
 /**
- * Sets what the edge serves for all active hosts of an app. Unchanged routes stay untouched, so calling it again costs the
- * edge nothing.
+ * Sets what the edge serves for all hosts of an app that are shown to be its own. Unchanged routes stay untouched, so calling
+ * it again costs the edge nothing.
  */
 export async function writeRoutes(
   tx: Sql,
@@ -159,7 +159,8 @@ export async function writeRoutes(
 ): Promise<void> {
   const written = await tx.query<{ host: string }>(
     `insert into route (host, account_id, app_id, build_id, target)
-     select host, account_id, app_id, $2::uuid, $3::jsonb from app_domain where app_id = $1::uuid and status = 'active'
+     select host, account_id, app_id, $2::uuid, $3::jsonb from app_domain where app_id = $1::uuid and verified_at is not null
+       for share
      on conflict (host) do update set account_id = excluded.account_id, app_id = excluded.app_id, build_id = excluded.build_id,
        target = excluded.target, removed_at = null
      where (route.app_id, route.build_id, route.target, route.removed_at)
@@ -169,7 +170,7 @@ export async function writeRoutes(
   );
   const removed = await tx.query<{ host: string }>(
     `update route set removed_at = now() where app_id = $1::uuid and removed_at is null
-       and not exists (select 1 from app_domain d where d.host = route.host and d.app_id = $1::uuid and d.status = 'active')
+       and not exists (select 1 from app_domain d where d.host = route.host and d.app_id = $1::uuid and d.verified_at is not null)
      returning host`,
     [app.id],
   );

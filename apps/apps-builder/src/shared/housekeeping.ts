@@ -12,7 +12,11 @@ const keep = {
   /** More than the 7 days in which a delivery must be known again. */
   deliveries: '30 days',
   deletedConnections: '7 days',
+  jobRuns: '30 days',
 } as const;
+
+/** Runs of one app that are kept at most: a job of every minute leaves 43,200 in 30 days. */
+const keptRuns = 10_000;
 
 /** Forgets what is over: deleted apps with all their rows, ended replicas, old log lines, bytes that no row owns. */
 @Injectable()
@@ -52,6 +56,17 @@ export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
            delete from route where removed_at < now() - interval '${keep.removedRoutes}' returning change)
          update feed set pruned = greatest(pruned, (select coalesce(max(change), 0) from gone)) where name = 'routes'`,
       );
+      await tx.query(
+        `with old as (
+           select id from job_run where created_at < now() - interval '${keep.jobRuns}'
+           union select id from (select id, row_number() over (partition by app_id order by seq desc) as place from job_run) n
+             where place > ${keptRuns}
+         ), gone as (
+           delete from job_run r using old where r.id = old.id and r.status not in ('queued', 'running')
+           returning r.region_id, r.change)
+         update feed set pruned = greatest(pruned, most) from (select region_id, max(change) as most from gone group by 1) g
+         where feed.name = 'wanted:' || g.region_id and most is not null`,
+      );
       await tx.query(`delete from runtime_log_line where stored_at < now() - interval '${keep.runtimeLog}'`);
       await tx.query(`delete from delivery where received_at < now() - interval '${keep.deliveries}'`);
       // Its webhooks are taken away before.
@@ -64,6 +79,7 @@ export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
       // An app whose rollout still lives is not over, however long ago it was deleted.
       const apps = await tx.query<{ id: string }>(
         `select id from app a where deleted_at < now() - interval '${keep.deletedApps}'
+           and not exists (select 1 from app_domain d where d.app_id = a.id)
            and not exists (select 1 from lifecycle l where l.kind = 'rollout' and l.id = a.id and l.ended_at is null)
            and not exists (select 1 from span s join lifecycle l on l.kind = 'span' and l.id = s.id where s.app_id = a.id and l.ended_at is null)
          limit 100`,
@@ -73,7 +89,8 @@ export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
         `update feed set pruned = greatest(pruned, most) from (
            select region_id, max(change) as most from (
              select region_id, change from build where app_id = any($1::uuid[])
-             union all select region_id, change from replica where app_id = any($1::uuid[])) c group by 1) g
+             union all select region_id, change from replica where app_id = any($1::uuid[])
+             union all select region_id, change from job_run where app_id = any($1::uuid[])) c group by 1) g
          where feed.name = 'wanted:' || g.region_id and most is not null`,
         [ids],
       );

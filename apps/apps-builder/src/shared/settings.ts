@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { Inject, Injectable } from '@nestjs/common';
 import { archiveLimitsFromEnv, artifactLimits, type ArchiveLimits } from '@nebo/archive';
 import { ConfigError, RUNTIME, type Runtime } from '@nebo/service-kit';
@@ -21,8 +22,26 @@ export class Settings {
   readonly keepAliveMs: number;
   /** Where git hosts reach this installation, without a slash at the end. */
   readonly publicUrl: string;
+  /** A tick of a job that is due for longer is not begun any more, but missed. */
+  readonly jobLateMs: number;
   /** Largest delivery of a git host, bytes. */
   readonly hookBytes: number;
+  /** Where visitors of apps come in: what address records say. */
+  readonly edgeAddresses: readonly string[];
+  /** The one of them that people are told. */
+  readonly targetIp: string;
+  /** First pause between two checks of a domain; it doubles up to an hour. */
+  readonly domainCheckMs: number;
+  /** How often an owner's proof is looked at again. */
+  readonly domainAgainMs: number;
+  /** Address of the certificate authority; null: the edge's own CA. */
+  readonly acmeDirectory: string | null;
+  /** Whom the authority writes to. */
+  readonly acmeEmail: string | null;
+  /** File with the certificates that the authority's own address is trusted by; null: the usual ones. */
+  readonly acmeCaFile: string | null;
+  /** First pause after an order that failed; it doubles up to a day. */
+  readonly acmeRetryMs: number;
 
   constructor(@Inject(RUNTIME) { config }: Runtime) {
     this.appsDomain = config
@@ -41,6 +60,20 @@ export class Settings {
     this.keepAliveMs = config.int('NEBO_KEEP_ALIVE_MS', 15_000, { min: 10 });
     const port = config.int('NEBO_API_PORT', 4000, { max: 65_535 });
     this.publicUrl = config.text('NEBO_PUBLIC_URL', `http://127.0.0.1:${port}`).replace(/\/+$/, '');
+    this.jobLateMs = config.int('NEBO_JOB_LATE_MS', 60_000, { min: 1_000, max: 3_600_000 });
     this.hookBytes = config.int('NEBO_HOOK_MAX', 8 * 1024 * 1024, { min: 1 });
+    const addresses = config.list('NEBO_EDGE_ADDRESSES').map((text) => text.toLowerCase());
+    this.edgeAddresses = addresses.length > 0 ? addresses : ['127.0.0.1'];
+    const odd = this.edgeAddresses.find((text) => isIP(text) === 0);
+    if (odd !== undefined) throw new ConfigError(`NEBO_EDGE_ADDRESSES must be IP addresses, not "${odd}"`);
+    this.targetIp = this.edgeAddresses.find((text) => isIP(text) === 4) ?? this.edgeAddresses[0]!;
+    this.domainCheckMs = config.int('NEBO_DOMAIN_CHECK_MS', 5_000, { min: 10, max: 3_600_000 });
+    this.domainAgainMs = config.int('NEBO_DOMAIN_AGAIN_MS', 6 * 3_600_000, { min: 10, max: 86_400_000 });
+    this.acmeDirectory = config.optional('NEBO_ACME_DIRECTORY')
+      ? config.url('NEBO_ACME_DIRECTORY', undefined, ['https:'])
+      : null;
+    this.acmeEmail = config.optional('NEBO_ACME_EMAIL') ?? null;
+    this.acmeCaFile = config.optional('NEBO_ACME_CA_FILE') ?? null;
+    this.acmeRetryMs = config.int('NEBO_ACME_RETRY_MS', 60_000, { min: 10, max: 3_600_000 });
   }
 }

@@ -5,14 +5,18 @@ import { Bench, eventually } from '../../test/harness.js';
 import pg from 'pg';
 
 const tenantTables = [
+  'acme_challenge',
   'app',
   'app_domain',
   'build',
   'build_log_line',
+  'certificate',
   'delivery',
   'env_var',
   'git_connection',
   'git_hook',
+  'job',
+  'job_run',
   'replica',
   'revision',
   'route',
@@ -55,6 +59,30 @@ describe('row-level security, the second belt', () => {
       `insert into delivery (id, account_id, connection_id, app_id, dedupe, event, outcome, reason)
        values ($1, $2, $3, $4, 'x', 'push', 'ignored', 'x')`,
       [randomUUID(), bench.account, connection, app.id],
+    );
+    const domain = randomUUID();
+    await bench.sql(
+      `insert into app_domain (id, account_id, app_id, host, status) values ($1, $2, $3, 'a.example.com', 'pending')`,
+      [domain, bench.account, app.id],
+    );
+    const certificate = randomUUID();
+    await bench.sql(
+      `insert into certificate (id, account_id, domain_id, primary_domain, domains) values ($1, $2, $3, 'a.example.com', '{a.example.com}')`,
+      [certificate, bench.account, domain],
+    );
+    await bench.sql(
+      `insert into acme_challenge (token, account_id, certificate_id, host, answer) values ('t', $1, $2, 'a.example.com', 'x')`,
+      [bench.account, certificate],
+    );
+    const job = randomUUID();
+    await bench.sql(
+      `insert into job (id, account_id, app_id, name, command, timeout_seconds, enabled) values ($1, $2, $3, 'j', 'true', 10, true)`,
+      [job, bench.account, app.id],
+    );
+    await bench.sql(
+      `insert into job_run (id, account_id, app_id, job_id, region_id, kind, command, timeout_ms, status, triggered_by)
+       select $1, $2, $3, $4, region_id, 'manual', 'true', 10000, 'missed', 'schedule' from app where id = $3`,
+      [randomUUID(), bench.account, app.id, job],
     );
     await eventually('a route', async () => (await bench.sql('select 1 from route')).length);
   });

@@ -1,6 +1,7 @@
 import { Body, Controller, HttpCode, Post } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import {
+  BoolField,
   dnsLimits,
   EnumField,
   IdField,
@@ -31,6 +32,8 @@ class PutBody {
   contents!: string[];
   @IntField({ nullable: true, min: 0, max: dnsLimits.ttl })
   ttl!: number | null;
+  @BoolField({ default: false })
+  override: boolean = false;
 }
 
 class DeleteBody {

@@ -19,7 +19,8 @@ export class ManagedService {
   constructor(private readonly database: Database) {}
 
   /** @throws ApiError see `ManagedPutRequest` */
-  async put({ account_id, owner, name: text, type, contents, ttl }: ManagedPutRequest): Promise<ManagedPut> {
+  async put(request: ManagedPutRequest): Promise<ManagedPut> {
+    const { account_id, owner, name: text, type, contents, ttl, override } = request;
     return this.database.transaction(async (tx) => {
       await holdOwner(tx, account_id, owner);
       const [released] = await tx.query(
@@ -30,6 +31,8 @@ export class ManagedService {
       const name = requireFull(text);
       const zone = await this.zoneOf(tx, account_id, name);
       checkPlace(name, type, zone);
+      const changes = new SetChanges(tx, zone);
+      if (override) await clearWay(tx, zone, name, type, changes);
       const set = (await setsAt(tx, zone, name)).find((one) => one.type === type);
       const mine = set?.values.filter((value) => value.owner === owner) ?? [];
       const others = set?.values.filter((value) => value.owner !== owner) ?? [];
@@ -37,7 +40,6 @@ export class ManagedService {
       const wanted = wantedValues(type, name, contents, owner, mine);
       if (set && others.some(({ digest }) => wanted.some((value) => value.digest.equals(digest))))
         throw occupied(set);
-      const changes = new SetChanges(tx, zone);
       const after = set
         ? await changes.replace(set, {
             ttl: others.length > 0 ? set.ttl : ttl,
@@ -104,6 +106,18 @@ export class ManagedService {
     );
     if (!found) throw new ApiError(404, 'no_zone', `the account has no zone that holds ${name}`);
     return findZone(tx, account, found.id, true);
+  }
+}
+
+/** Where visitors are sent by: an address and what says it in another way cannot both be right. */
+const addressTypes: readonly RecordType[] = ['A', 'AAAA', 'CNAME'];
+
+/** Takes away what the account itself has put at the place of an address; records of other owners stay. */
+async function clearWay(tx: Sql, zone: ZoneRow, name: string, type: RecordType, changes: SetChanges) {
+  if (!addressTypes.includes(type)) return;
+  for (const set of await setsAt(tx, zone, name)) {
+    if (!addressTypes.includes(set.type)) continue;
+    await changes.replace(set, { ttl: set.ttl, values: set.values.filter((value) => value.owner !== null) });
   }
 }
 

@@ -117,6 +117,31 @@ describe('records that the platform keeps', () => {
     expect(await records('theirs')).toHaveLength(1);
   });
 
+  it('override takes away what the account itself has made there, and nothing else', async () => {
+    await bench.record(zone, { name: 'over', type: 'A', content: '192.0.2.9' });
+    await bench.record(zone, { name: 'over', type: 'AAAA', content: '2001:db8::9' });
+    const text = await bench.record(zone, { name: 'over', type: 'TXT', content: 'stays' });
+    await bench.record(zone, { name: 'over-alias', type: 'CNAME', content: 'a.example.com.' });
+    const owner = ownerId();
+    expect(await put(owner, { name: `over.${zone.name}`, override: true })).toMatchObject({ status: 200 });
+    expect(await put(owner, { name: `over-alias.${zone.name}`, override: true })).toMatchObject({
+      status: 200,
+    });
+    const left = await records('over');
+    expect(left).toHaveLength(2);
+    expect(left).toEqual(
+      expect.arrayContaining([
+        text,
+        expect.objectContaining({ type: 'A', content: '192.0.2.1', managed: true }),
+      ]),
+    );
+    expect(await records('over-alias')).toEqual([expect.objectContaining({ type: 'A', managed: true })]);
+    // Another owner's record is a conflict all the same.
+    expect(await put(ownerId(), { name: `over.${zone.name}`, override: true })).toMatchObject(
+      refused(409, 'dns_record_conflict'),
+    );
+  });
+
   it('values of TXT stand beside others’, and leave without them', async () => {
     const name = `_acme-challenge.${zone.name}`;
     const own = await bench.record(zone, { name, type: 'TXT', content: '"mine"', ttl: 30 });

@@ -14,6 +14,7 @@ import { AppliedRules } from '../rules/rules.js';
 import { answerFromElsewhere } from '../rules/elsewhere.js';
 import { isThere } from '../static/resolve.js';
 import { serveStatic } from '../static/serve.js';
+import { type AcmeChallenges } from './acme-challenges.js';
 import { admit, type Admitted } from './admission.js';
 import { sendError } from './errors.js';
 import { clientAddress, givenRequestId } from './headers.js';
@@ -28,6 +29,7 @@ export interface HandlerParts {
   proxyOptions: ProxyOptions;
   /** For rewrites that lead outside. */
   outside: SafeClient;
+  challenges: AcmeChallenges;
   metrics: EdgeMetrics;
   logger: EdgeLogger;
   onAccess: AccessHook | undefined;
@@ -165,6 +167,7 @@ export class RequestHandler {
       sendError(req, res, { status: 503, code: 'edge_starting', message, requestId, retryAfter: 1, close });
       return;
     }
+    if (await this.parts.challenges.answer(req, res, admitted.host, admitted.url)) return;
     if (!live) {
       const message = 'Nothing is served under this name.';
       sendError(req, res, { status: 404, code: 'unknown_host', message, requestId, close });

@@ -1,5 +1,5 @@
 import { type Readable } from 'node:stream';
-import { type Route, type RoutesAnswer } from '@nebo/contracts';
+import { type CertificateBytes, type Route, type RoutesAnswer } from '@nebo/contracts';
 
 /**
  * Where the edge learns what to serve. The edge calls it, never the other way round; every call may fail and is repeated.
@@ -15,6 +15,10 @@ export interface RouteSource {
   fetchRoutes(since: string | null, signal: AbortSignal, waitMs: number): Promise<RoutesAnswer>;
   /** The bytes of an artifact, a gzip tar. The edge checks length and hash itself. */
   fetchArtifact(sha256: string, signal: AbortSignal): Promise<Readable>;
+  /** The certificate that a route names, with its key. Absent: the local CA makes all. */
+  fetchCertificate?(id: string, signal: AbortSignal): Promise<CertificateBytes>;
+  /** What a certificate authority is to be answered for a token; null: nothing is being ordered for the host. */
+  fetchChallenge?(host: string, token: string, signal: AbortSignal): Promise<string | null>;
   /**
    * Told when routes are being served: `routes` are live here as of `version`. Repeated after every full comparison, so a
    * lost call does no harm. A rejection is retried with the next confirmation.

@@ -37,6 +37,11 @@ export class Snapshot {
     return wildcard === null ? undefined : this.hosts.get(wildcard);
   }
 
+  /** All routes that are served. */
+  *routes(): Iterable<Route> {
+    for (const { route } of this.hosts.values()) yield route;
+  }
+
   get size(): number {
     return this.hosts.size;
   }

@@ -15,6 +15,8 @@ export function isRoute(value: unknown): value is Route {
   if (!isRecord(target)) return false;
   const { routing } = value;
   if (routing !== undefined && routing !== null && !isCompiledRouting(routing)) return false;
+  const { certificate } = value;
+  if (certificate !== undefined && certificate !== null && !isRouteCertificate(certificate)) return false;
   switch (target['kind']) {
     case 'static':
       return (
@@ -29,6 +31,13 @@ export function isRoute(value: unknown): value is Route {
     default:
       return false;
   }
+}
+
+function isRouteCertificate(value: unknown): boolean {
+  if (!isRecord(value)) return false;
+  const { id, fingerprint } = value;
+  // Becomes the name of a file.
+  return typeof id === 'string' && typeof fingerprint === 'string' && /^[0-9a-f]{64}$/.test(fingerprint);
 }
 
 function isReplica(value: unknown): boolean {

@@ -1,5 +1,5 @@
 import { createSecureContext, type SecureContext } from 'node:tls';
-import { parseHost } from '../http/host.js';
+import { parseHost, wildcardOf } from '../http/host.js';
 import { type EdgeLogger } from '../observe/logger.js';
 import { type Certificate, type CertificateSource } from './certificate-source.js';
 
@@ -51,6 +51,18 @@ export class SecureContexts {
     return (await this.make(key))?.context ?? null;
   }
 
+  /**
+   * Forgets the contexts of a route's host: the next handshake asks the sources again.
+   * @param host as of a route; `*.x` forgets all names that it serves
+   */
+  forget(host: string): void {
+    for (const key of [...this.entries.keys(), ...this.making.keys()])
+      if (key === host || wildcardOf(key) === host) {
+        this.entries.delete(key);
+        this.making.delete(key);
+      }
+  }
+
   /** Unknown names under the apps domain get the wildcard's handshake and then a 404, as DNS points them all here. */
   private sharedKey(host: string): string | null {
     const suffix = `.${this.appsDomain}`;
@@ -61,7 +73,7 @@ export class SecureContexts {
   private make(key: string): Promise<Entry | null> {
     const running = this.making.get(key);
     if (running) return running;
-    const task = this.obtain(key)
+    const task: Promise<Entry | null> = this.obtain(key)
       .then((certificate) => {
         if (!certificate) return null;
         const { notBefore, notAfter } = certificate;
@@ -75,11 +87,15 @@ export class SecureContexts {
           renewAt: expiresAt - (expiresAt - notBefore.getTime()) / 3,
           expiresAt,
         };
+        // A context that was forgotten while it was made serves those who waited, and nobody after them.
+        if (this.making.get(key) !== task) return entry;
         this.entries.set(key, entry);
         if (this.entries.size > MAX_CONTEXTS) this.entries.delete(this.entries.keys().next().value!);
         return entry;
       })
-      .finally(() => this.making.delete(key));
+      .finally(() => {
+        if (this.making.get(key) === task) this.making.delete(key);
+      });
     this.making.set(key, task);
     return task;
   }

@@ -14,6 +14,7 @@ import { LocalNetworkDriver } from './local/vpcs.js';
 import { type MachineDriver } from './machine-driver.js';
 import { imagesFolder, probeDrivers, type DriverChoices } from './probe.js';
 import { HostReplicaDriver } from './replica-driver.js';
+import { HostRunDriver, type RunDriver } from './run-driver.js';
 import { type BuildHost, type ReplicaHost } from './sandbox.js';
 import { SimulatedBuildHost } from './simulated/builds.js';
 import { SimulatedMachineDriver } from './simulated/machines.js';
@@ -25,6 +26,8 @@ import { type BuildDriver, type Egress, type NetworkDriver, type ReplicaDriver }
 export interface AgentDrivers {
   builds: BuildDriver;
   replicas: ReplicaDriver;
+  /** In the same sandboxes as replicas. */
+  jobs: RunDriver;
   networks: NetworkDriver;
   machines: MachineDriver;
   choices: DriverChoices;
@@ -94,9 +97,11 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
     choices.networks.driver === 'local'
       ? new LocalNetworkDriver({ tag: runs.tag, uplink, log })
       : new SimulatedNetworkDriver();
+  const parts = { host: replicas, runs, cache, log, graceMs };
   return {
     builds: new HostBuildDriver(choices.builds.driver, { host: builds, runs, log }),
-    replicas: new HostReplicaDriver(choices.replicas.driver, { host: replicas, runs, cache, log, graceMs }),
+    replicas: new HostReplicaDriver(choices.replicas.driver, parts),
+    jobs: new HostRunDriver(parts),
     networks,
     machines:
       choices.machines.driver === 'local'

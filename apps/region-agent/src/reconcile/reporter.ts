@@ -29,6 +29,23 @@ export class Reporter {
     this.kick();
   }
 
+  /** Settled when what was said last of this id has been taken. @throws the signal's reason */
+  taken(kind: AgentKind, id: string, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const look = () => {
+        const waits = this.latest.get(key(kind, id))?.sent === false;
+        if (waits && !signal.aborted) return;
+        this.waiters.delete(look);
+        signal.removeEventListener('abort', look);
+        if (signal.aborted) reject(signal.reason as Error);
+        else resolve();
+      };
+      this.waiters.add(look);
+      signal.addEventListener('abort', look);
+      look();
+    });
+  }
+
   /** Sends everything again. */
   resend(): void {
     for (const entry of this.latest.values()) entry.sent = false;

@@ -222,7 +222,7 @@ export class ReplicaSupervisor {
 }
 
 /** The last line that says something: not the frames and the footer that Node prints behind an error. */
-function tellingLine(lines: readonly string[]): string | undefined {
+export function tellingLine(lines: readonly string[]): string | undefined {
   // eslint-disable-next-line no-control-regex
   const plain = lines.map((line) => line.replace(/\u001b\[[0-9;]*m/g, '').trim());
   return plain.findLast((line) => line !== '' && !/^(at |Node\.js v\d|[{}^]+$)/.test(line));

@@ -7,7 +7,7 @@ import { descendants, isSame, killMarked, signal, startTime } from './processes.
 
 /** What is kept on disk of a run while it lives. */
 interface RunRecord {
-  kind: 'build' | 'replica';
+  kind: 'build' | 'replica' | 'run';
   id: string;
   /** Started processes with their start times. */
   processes: { pid: number; start: string | null; group: boolean }[];

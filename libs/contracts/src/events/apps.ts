@@ -24,6 +24,16 @@ export interface RouteChangedEvent {
   hosts: string[];
 }
 
+/** `domain.status`: a custom domain has another status, or is gone. */
+export interface DomainStatusEvent {
+  domain_id: string;
+  app_id: string;
+  host: string;
+  status: 'pending' | 'active' | 'error' | 'deleted';
+  /** Why, or what is left to do. */
+  error: string | null;
+}
+
 /** `audit.written`: one line for the account's audit log, said in the transaction of the act. */
 export interface AuditEvent {
   /** `key:<id>` or `service:<name>`. */
@@ -43,5 +53,6 @@ export const appsEvents = {
   appDeleted: defineEvent<AppEvent>('nebo.apps-builder.app.deleted.v1'),
   buildFinished: defineEvent<BuildFinishedEvent>('nebo.apps-builder.build.finished.v1'),
   routeChanged: defineEvent<RouteChangedEvent>('nebo.apps-builder.route.changed.v1'),
+  domainStatus: defineEvent<DomainStatusEvent>('nebo.apps-builder.domain.status.v1'),
   auditWritten: defineEvent<AuditEvent>('nebo.apps-builder.audit.written.v1'),
 };

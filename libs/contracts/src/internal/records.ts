@@ -22,6 +22,11 @@ export interface ManagedPutRequest {
   contents: string[];
   /** Seconds; null: the zone's default. Taken only when the set has no other values. */
   ttl: number | null;
+  /**
+   * For A, AAAA and CNAME: records of these types that the account itself has made at the name are taken away, because it
+   * asked for that. Those of other owners still are a conflict.
+   */
+  override?: boolean;
 }
 
 /** Answer of `put-managed`. */

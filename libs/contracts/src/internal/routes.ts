@@ -10,6 +10,31 @@ export interface Route {
   target: RouteTarget;
   /** Rules of the build's routing file; null or absent: it has none. They switch together with the target. */
   routing?: CompiledRouting | null;
+  /** Its certificate; null or absent: there is none, or the edge makes one by its own CA. */
+  certificate?: RouteCertificate | null;
+}
+
+/** Which certificate a route has. A renewed one has the same id and another fingerprint. */
+export interface RouteCertificate {
+  id: string;
+  /** SHA-256 of the leaf, 64 hex digits. */
+  fingerprint: string;
+}
+
+/** Answer of `GET /internal/v1/certificates/{id}` at apps-builder, for the edge only. */
+export interface CertificateBytes extends RouteCertificate {
+  /** PEM, leaf first. */
+  chain: string;
+  /** PEM, PKCS #8. */
+  key: string;
+}
+
+/**
+ * Answer of `GET /internal/v1/acme-challenges/{host}/{token}`: what a certificate authority is to be answered under
+ * `/.well-known/acme-challenge/{token}` of that host; 404 when nothing is being ordered for it.
+ */
+export interface AcmeChallengeAnswer {
+  answer: string;
 }
 
 export type RouteTarget =

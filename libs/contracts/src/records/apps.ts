@@ -1,4 +1,4 @@
-import { BoolField, EnumField, IntField, StrField, TimeField } from '../fields.js';
+import { BoolField, EnumField, IntField, StrField, TimeField, StringsField } from '../fields.js';
 
 /** Empty (no probe) or an absolute path without white space. */
 const readinessPath = /^(\/[^\s#]*)?$/;
@@ -280,6 +280,54 @@ export class V1AppDomain {
   @StrField({ nullable: true, optional: true })
   error!: string | null;
   @TimeField({ nullable: true, optional: true })
+  created_at!: string | null;
+}
+
+/** Words of `V1AppDomain.status`. */
+export const domainStatuses = ['pending', 'active', 'error'] as const;
+
+/** Body of a new custom domain. */
+export class V1DomainCreate {
+  @StrField({
+    min: 1,
+    max: 255,
+    description: 'Name, or `*.` and a name; international ones in either spelling',
+    example: 'shop.example.com',
+  })
+  domain!: string;
+  @BoolField({
+    default: false,
+    description: 'Replace address records that stand at the name in a DNS zone of the account',
+  })
+  override_dns: boolean = false;
+  @BoolField({ default: false, description: 'Order no certificate for the name' })
+  skip_certificate: boolean = false;
+}
+
+/** Words of `V1Certificate.status`. */
+export const certificateStatuses = ['pending', 'issued', 'error'] as const;
+
+/** A certificate of a custom domain. Its key is never shown. */
+export class V1Certificate {
+  @StrField()
+  id!: string;
+  @StrField()
+  primary_domain!: string;
+  @StringsField()
+  domains!: string[];
+  @StrField()
+  status!: string;
+  @StrField({
+    nullable: true,
+    optional: true,
+    description: 'http-01 or dns-01; null when the edge makes it by its own CA',
+  })
+  challenge_type!: string | null;
+  @TimeField({ declared: true, nullable: true, optional: true })
+  not_before!: string | null;
+  @TimeField({ declared: true, nullable: true, optional: true })
+  not_after!: string | null;
+  @TimeField({ declared: true, nullable: true, optional: true })
   created_at!: string | null;
 }
 
