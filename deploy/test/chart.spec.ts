@@ -52,6 +52,7 @@ const forms: [string, object][] = [
       nats: { existingSecret: 'own-nats' },
       masterKey: { existingSecret: 'own-key' },
       blobs: { existingClaim: 'own-blobs' },
+      diskBlobs: { existingClaim: 'own-disks' },
       regionAgent: { enabled: true, existingSecret: 'own-region' },
     },
   ],

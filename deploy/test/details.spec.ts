@@ -202,8 +202,14 @@ withHelm('the chart in detail', () => {
       'nebo-api-gateway': 'RollingUpdate',
     });
     expect(
-      await strategies({ ...everything, processes: {}, blobs: { accessModes: ['ReadWriteOnce'] } }),
+      await strategies({
+        ...everything,
+        processes: {},
+        blobs: { accessModes: ['ReadWriteOnce'] },
+        diskBlobs: { accessModes: ['ReadWriteOnce'] },
+      }),
     ).toMatchObject({
+      'nebo-compute': 'Recreate',
       'nebo-region-agent': 'Recreate',
       'nebo-apps-builder': 'Recreate',
     });

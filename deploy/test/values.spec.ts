@@ -79,6 +79,15 @@ const wrong: [string, object, string][] = [
     'processes.apps-builder.replicas',
   ],
   [
+    'two computes on one node’s disk',
+    {
+      ...required,
+      diskBlobs: { accessModes: ['ReadWriteOnce'] },
+      processes: { compute: { replicas: 2 } },
+    },
+    'processes.compute.replicas',
+  ],
+  [
     'two edges on one disk',
     { ...required, processes: { edge: { replicas: 2 } } },
     'edge.persistence.enabled=false',

@@ -74,10 +74,15 @@ export class RegionGround {
    * One operation, asked until there is an answer that says what came of it: a process that is killed answers 502 or 503, or
    * not at all. Nobody else may answer so.
    */
-  async call(api: Api, method: string, path: string, body?: unknown): Promise<ApiAnswer> {
+  async call(
+    api: Api,
+    method: string,
+    path: string,
+    body?: unknown,
+  ): Promise<ApiAnswer & { repeats: number }> {
     // The same for every repeat: what the first one did is not done again.
     const headers: Record<string, string> = method === 'POST' ? { 'idempotency-key': randomUUID() } : {};
-    for (const end = Date.now() + 90_000; ;) {
+    for (let [repeats, end] = [0, Date.now() + 90_000]; ; repeats += 1) {
       const began = Date.now();
       const answer = await api.call(method, path, { body, headers }).catch((error: Error) => error);
       const words =
@@ -86,7 +91,8 @@ export class RegionGround {
       if (answer instanceof Error && !isLost) throw answer;
       const code = answer instanceof Error ? null : answer.body?.error?.code;
       if (!isLost && !(answer instanceof Error)) {
-        if (![502, 503].includes(answer.status) && code !== 'idempotency_in_progress') return answer;
+        if (![502, 503].includes(answer.status) && code !== 'idempotency_in_progress')
+          return { ...answer, repeats };
       }
       if (code !== 'idempotency_in_progress' && !this.wasDisturbed(began)) {
         if (Date.now() - began < peerLimitMs)

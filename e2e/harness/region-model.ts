@@ -126,11 +126,11 @@ export class RegionActor extends NetworkActor {
     const gone = vm.deleted ? ['404 not_found', '409 vm_deleting'] : [];
     if (this.chance.int(1, 3) === 1) {
       const busy = ['409 vm_restoring', '409 vm_changing', '409 vm_not_ready'];
-      const allowed = vm.ephemeral ? ['409 vm_ephemeral', ...gone] : ['200', ...busy, ...gone];
-      await this.ask('PATCH', `/vms/${vm.id}`, { disk_size_gb: this.chance.int(10, 12) }, [
-        ...allowed,
-        '422',
-      ]);
+      const disk_size_gb = this.chance.int(10, 12);
+      // What it has already is no change; 422 for less than it has.
+      const same = disk_size_gb === 10 ? ['200'] : [];
+      const allowed = vm.ephemeral ? ['409 vm_ephemeral', ...same, ...gone] : ['200', ...busy, ...gone];
+      await this.ask('PATCH', `/vms/${vm.id}`, { disk_size_gb }, [...allowed, '422']);
       return;
     }
     const name = `vm ${(this.number += 1)}`;
@@ -226,6 +226,8 @@ export class RegionActor extends NetworkActor {
   /** When nothing is under way any more: all is as it was wanted, and nothing else is there. */
   async settled(): Promise<void> {
     const vms = await this.listed('/vms?limit=200');
+    const { total } = (await this.ask('GET', '/vms?limit=1', undefined, ['200'])).body;
+    if (total !== vms.length) throw new Error(`${total} machines are counted, ${vms.length} listed`);
     const living = this.living(this.vms);
     this.same(
       'machines',

@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { nothingLost } from '../harness/audit.js';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { forms, type Installation } from '../harness/forms.js';
 import { until } from '../harness/nebo.js';
@@ -178,6 +179,8 @@ describe.each(forms)('$form', ({ missing, start }) => {
         await api.delete(`/vms/${vm.id}`);
         await gone(`/vms/${vm.id}`);
       });
+
+      it('nothing is lost or left over, says the audit', () => nothingLost(nebo), 90_000);
     },
   );
 });

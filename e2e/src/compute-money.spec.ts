@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseRubles } from '@nebo/contracts';
+import { nothingLost } from '../harness/audit.js';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { Nebo, until } from '../harness/nebo.js';
 
@@ -222,4 +223,6 @@ describe('money of machines', () => {
       await my.gone(id);
     }
   });
+
+  it('nothing is lost or left over, says the audit', () => nothingLost(nebo), 90_000);
 });

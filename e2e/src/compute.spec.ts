@@ -2,6 +2,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseRubles } from '@nebo/contracts';
+import { nothingLost } from '../harness/audit.js';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { Nebo, until } from '../harness/nebo.js';
 
@@ -152,4 +153,6 @@ describe('machines', () => {
     });
     await expect(nebo.admin(...plan)).rejects.toThrow('name_taken');
   });
+
+  it('nothing is lost or left over, says the audit', () => nothingLost(nebo), 90_000);
 });

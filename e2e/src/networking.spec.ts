@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
+import { nothingLost } from '../harness/audit.js';
 import { forms, type Installation } from '../harness/forms.js';
 import { Nebo, until } from '../harness/nebo.js';
 
@@ -162,6 +163,8 @@ describe('private networks', () => {
       return all === available;
     });
   }, 120_000);
+
+  it('nothing is lost or left over, says the audit', () => nothingLost(nebo), 90_000);
 });
 
 /** Public addresses in the order in which existing clients ask (contract/4, section 3); the region is an address book. */

@@ -63,8 +63,14 @@ const settleSeconds = 60;
             await ground.tick();
           }
         };
-        await Promise.all(actors.map(run));
+        // One that is refuted ends the others too: nobody goes on when the ground is taken away.
+        const refuted = (error: unknown) => {
+          left = 0;
+          throw error;
+        };
+        const ends = await Promise.allSettled(actors.map((actor) => run(actor).catch(refuted)));
         await ground.calm();
+        for (const end of ends) if (end.status === 'rejected') throw end.reason;
         expect(ground.kills).toBe(Math.floor(operations / every));
         expect(await quiet()).toMatchObject({ differences: [], under_way: [] });
         for (const actor of actors) await actor.settled();

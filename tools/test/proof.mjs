@@ -51,6 +51,13 @@ const proofs = {
     shown: (n) =>
       `the same between the real services, each a process: ${n} parallel requests on 3 routers; ${Math.max(3, Math.floor(n / 20))} times kill -9 of a router, every third time with identity-billing, every third with PostgreSQL; the ledger reconciles`,
   },
+  region: {
+    project: 'e2e',
+    specs: ['src/region.model.spec.ts'],
+    size: 10_000,
+    shown: (n) =>
+      `${n} random operations of 6 accounts on machines, backups, networks, gateways, reserved and floating IPs through the public door, with ${Math.floor(n / 100)} times kill -9 of compute, networking or the agent: every answer is one that a model allows, 5xx only from what was killed, what was written is read, the audit of services, billing and region is empty, each balance is what was paid in less what was charged`,
+  },
   archive: {
     project: 'libs/archive',
     specs: ['test/hostile.spec.ts', 'test/valid.spec.ts'],

@@ -136,6 +136,30 @@ export class Bench {
     }
   }
 
+  /** Locks rows as the database's owner until they are released. */
+  async hold(text: string, values: unknown[]): Promise<Hold> {
+    const client = new pg.Client({ connectionString: this.databaseUrl });
+    await client.connect();
+    await client.query('set search_path to compute');
+    await client.query('begin');
+    await client.query(text, values);
+    return {
+      query: async (sql, params) => void (await client.query(sql, params)),
+      waiters: async (count) => {
+        await eventually(`${count} that wait`, async () => {
+          const [row] = await this.sql<{ count: number }>(
+            "select count(*)::int as count from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+          );
+          return row!.count >= count;
+        });
+      },
+      release: async () => {
+        await client.query('commit');
+        await client.end();
+      },
+    };
+  }
+
   /** Everything that is left of a machine: rows, ports, money that was not paid back. */
   async remains(id: string): Promise<{ rows: number; ports: number; charged: bigint }> {
     const [row] = await this.sql<{ count: number }>(
@@ -146,6 +170,15 @@ export class Bench {
     const ports = [...this.networking.ports.values()].filter(({ owner }) => owner === `vm:${id}`).length;
     return { rows: row!.count, ports, charged: this.billing.charged(id) };
   }
+}
+
+/** A transaction that holds rows. */
+export interface Hold {
+  /** In that transaction. */
+  query(sql: string, params: unknown[]): Promise<void>;
+  /** Until so many sessions wait for a lock. */
+  waiters(count: number): Promise<void>;
+  release(): Promise<void>;
 }
 
 /** A region's agent in a test's hands: says what it is told to. */

@@ -61,6 +61,8 @@ export class StubBilling {
   away = false;
   /** Only `capture` is away. */
   captureAway = false;
+  /** Only `span-open` is away. */
+  spansAway = false;
   /** Reservations expire before they are captured. */
   expired = false;
   /** What a project's owner is answered with. */
@@ -76,6 +78,7 @@ export class StubBilling {
     if (path.startsWith('/internal/v1/owners/project/')) return this.project;
     if (this.away) return error(500, 'internal_error');
     if (path === '/internal/v1/standing') return { status: 200, body: this.standing };
+    if (path.endsWith('/span-open') && this.spansAway) return error(503, 'billing_unavailable');
     if (path.endsWith('/span-open')) return this.openSpan(body as unknown as SpanOpenRequest);
     if (path.endsWith('/span-close')) return this.closeSpan(body as unknown as SpanCloseRequest);
     if (path.startsWith('/internal/v1/prices')) {
@@ -161,6 +164,8 @@ export class StubNetworking {
   refuse: string | null = null;
   /** Refuse floating IPs with this status and code. */
   refuseAddresses: [status: number, code: string] | null = null;
+  /** Whether a floating IP can be paid at this moment. */
+  canPay = () => true;
   /** Calls of `addresses`. */
   reads = 0;
   /** Owners of VPCs by id. */
@@ -206,6 +211,7 @@ export class StubNetworking {
 
   private orderAddress({ operation_id, port_id }: PortFloatingIpRequest): Answer {
     if (this.refuseAddresses) return error(...this.refuseAddresses);
+    if (!this.canPay()) return error(402, 'insufficient_balance');
     const port = this.ports.get(port_id);
     if (!port) return error(404, 'not_found');
     port.floating_ip ??= { id: operation_id, address: `203.0.113.${(this.next += 1)}`, status: 'attaching' };

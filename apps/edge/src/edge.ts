@@ -13,6 +13,7 @@ import { Proxy } from './proxy/proxy.js';
 import { RouteFile } from './routes/route-file.js';
 import { type RouteSource } from './routes/route-source.js';
 import { type AppliedListener, Synchronizer, type SyncTimes } from './routes/synchronizer.js';
+import { Elsewhere } from './rules/elsewhere.js';
 import { FileCache } from './static/file-cache.js';
 import { type CertificateSource } from './tls/certificate-source.js';
 import { SecureContexts } from './tls/contexts.js';
@@ -166,7 +167,7 @@ export function createEdge(options: EdgeOptions): Edge {
     cache: new FileCache(tuning.cacheBytes, tuning.cacheFileBytes),
     proxy,
     proxyOptions: tuning,
-    outside: options.outside ?? createSafeClient(),
+    outside: new Elsewhere(options.outside ?? createSafeClient()),
     challenges: new AcmeChallenges(options.source, logger),
     metrics,
     logger,

@@ -34,6 +34,8 @@ export interface Billing {
   provider<T>(of: new (...args: never[]) => T): T;
   /** SQL as the superuser, past row-level security and the service. */
   sql<R = Record<string, unknown>>(text: string, values?: unknown[]): Promise<R[]>;
+  /** A connection like that of `sql`, to be released. */
+  connect(): Promise<pg.PoolClient>;
   close(): Promise<void>;
 }
 
@@ -80,6 +82,7 @@ export async function startBilling(env: Record<string, string> = {}, bus?: Event
     },
     provider: (of) => nebo.services.get('identity-billing')!.app.get(of),
     balance: async (account) => (await internal('GET', `money/balance/${account}`)).body,
+    connect: () => superuser.connect(),
     sql: async <R>(text: string, values: unknown[] = []) => (await superuser.query(text, values)).rows as R[],
     close: async () => {
       await superuser.end();

@@ -23,6 +23,7 @@ import { ReservedIpsController } from './reserved-ips/reserved-ips.controller.js
 import { ReservedIpsService } from './reserved-ips/reserved-ips.service.js';
 import { Housekeeping } from './shared/housekeeping.js';
 import { Regions } from './shared/regions.js';
+import { StandingService } from './standing/standing.service.js';
 import { VpcLifecycle } from './vpcs/vpc.lifecycle.js';
 import { VpcsController } from './vpcs/vpcs.controller.js';
 import { VpcsService } from './vpcs/vpcs.service.js';
@@ -61,6 +62,7 @@ import { VpcsService } from './vpcs/vpcs.service.js';
     NatGatewayLifecycle,
     Lives.of(VpcLifecycle, SpanLifecycle, FloatingIpLifecycle, NatGatewayLifecycle),
     Housekeeping,
+    StandingService,
   ],
 })
 export class NetworkingModule {}

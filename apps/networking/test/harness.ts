@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type {
+  AccountStanding,
   AgentIdentity,
   KeyIdentity,
   Observed,
@@ -52,12 +53,15 @@ export class StubBilling {
   /** Only spans cannot be opened: holds go on standing. */
   noSpans = false;
   price = '180000000000';
+  /** Accounts that are not in order. */
+  standing: AccountStanding[] = [];
   /** Holds that stand, by operation id. */
   readonly held = new Map<string, bigint>();
   readonly spans = new Map<string, { open: Record<string, string>; closed: string | null }>();
   readonly target = new StubTarget((path, body) => {
     if (this.away || (this.noSpans && path.endsWith('/span-open')))
       return { status: 500, body: { error: { code: 'internal_error', message: 'away' } } };
+    if (path === '/internal/v1/standing') return { status: 200, body: this.standing };
     if (path.startsWith('/internal/v1/prices'))
       return {
         status: 200,

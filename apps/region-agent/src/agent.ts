@@ -249,10 +249,7 @@ export class RegionAgent {
         plane: controlPlane,
         log: this.options.log,
         waitSeconds: this.settings.waitSeconds,
-        look: () => {
-          const { machines } = this.drivers!;
-          return lookAround({ drivers: this.drivers!, host: machines.onHost?.bind(machines) ?? null });
-        },
+        look: () => lookAround(this.drivers!),
         onSuperseded: () => this.supersede(),
       }).run(signal),
     ]);

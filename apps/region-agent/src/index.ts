@@ -23,3 +23,4 @@ export {
 } from './drivers/create.js';
 export { probeDrivers, type DriverArea, type DriverChoice, type DriverChoices } from './drivers/probe.js';
 export type * from './drivers/types.js';
+export { doorOf } from './drivers/local/vpc-rules.js';

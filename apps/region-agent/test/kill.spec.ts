@@ -2,17 +2,15 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
 import { type ReplicaFacts } from '@nebo/contracts';
 import { marked } from '../src/system/processes.js';
 import { homeTag } from '../src/system/runs.js';
+import { bundleAgent } from './agent-bundle.js';
 import { eventually, localMissing } from './agent-kit.js';
 import { FakeControlPlane } from './fake-control-plane.js';
 import { buildOf, helloServer, replicaOf, runOf } from './sources.js';
 
 const missing = await localMissing();
-const project = fileURLToPath(new URL('..', import.meta.url));
 
 /** The agent as a process of its own (`src/main.ts`), killed without a word. */
 describe('kill -9 of the agent', () => {
@@ -23,20 +21,7 @@ describe('kill -9 of the agent', () => {
   beforeAll(async () => {
     work = await mkdtemp(join(tmpdir(), 'nebo-kill-'));
     bundle = join(work, 'agent.mjs');
-    await build({
-      entryPoints: [join(project, 'src/main.ts')],
-      outfile: bundle,
-      bundle: true,
-      platform: 'node',
-      format: 'esm',
-      // One package's own form for bundlers; its other one looks for files beside itself.
-      mainFields: ['module', 'main'],
-      conditions: ['nebo-src'],
-      banner: {
-        js: `import { createRequire as _r } from 'node:module'; const require = _r(import.meta.url);`,
-      },
-      logLevel: 'error',
-    });
+    await bundleAgent(bundle);
   }, 60_000);
   beforeEach(async () => {
     plane = await new FakeControlPlane().start();

@@ -66,6 +66,24 @@ const refOf = (bytes: Buffer) => ({
     await eventually(async () => !(await processes()).has(id));
   };
 
+  it('starts, grows and backs up no disk whose head leads to files of this host', async () => {
+    const spec = specOf();
+    const id = randomUUID();
+    await driver.ensure(id, spec, ioOf(empty));
+    const disk = join(dir, 'disks', id, 'disk.qcow2');
+    const secret = join(dir, 'secret');
+    await writeFile(secret, 'of the host'.padEnd(65_536, ' '));
+    // What a QEMU that its guest has taken over could write into its own file.
+    await tool(['qemu-img', 'rebase', '-u', '-f', 'qcow2', '-F', 'raw', '-b', secret, disk]);
+    await expect(driver.power(id, 'start', spec, 1, never)).rejects.toThrow(/not the one that was made/);
+    expect((await processes()).size).toBe(0);
+    const larger = { ...spec, disk_gb: spec.disk_gb + 1 };
+    await expect(driver.ensure(id, larger, ioOf(empty))).rejects.toThrow(/not the one that was made/);
+    const path = join(dir, 'backup');
+    await expect(driver.backup(id, path, never)).rejects.toThrow(/not the one that was made/);
+    expect(existsSync(path)).toBe(false);
+  });
+
   it('refuses what is no image: not there, no qcow2, one that leads to files of this host, one that is too large', async () => {
     const refused = (spec: MachineSpec, bytes?: Buffer) => {
       const made = driver.ensure(randomUUID(), spec, ioOf(bytes));

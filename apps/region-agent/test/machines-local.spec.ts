@@ -4,8 +4,6 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
 import { type BackupFacts, type MachineSpec } from '@nebo/contracts';
 import { cacheFolder } from '@nebo/test-kit';
 import { probeDrivers } from '../src/index.js';
@@ -16,6 +14,7 @@ import { findQemus } from '../src/drivers/local/machines/qemu.js';
 import { uplinkSettings } from '../src/drivers/local/uplink-mode.js';
 import { LocalNetworkDriver } from '../src/drivers/local/vpcs.js';
 import { homeTag } from '../src/system/runs.js';
+import { bundleAgent } from './agent-bundle.js';
 import { eventually, testLog } from './agent-kit.js';
 import { FakeControlPlane } from './fake-control-plane.js';
 import { machineDriverSuite, machineSpec } from './machine-driver-suite.js';
@@ -25,7 +24,6 @@ const images = join(cacheFolder(), 'tiny-image');
 const { machines } = await probeDrivers({ NEBO_IMAGES: images });
 const missing = machines.driver === 'local' ? null : machines.why;
 const groups = await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
-const project = fileURLToPath(new URL('..', import.meta.url));
 /** A machine without a processor's help, on a host that does other things. */
 const bootMs = 120_000;
 
@@ -66,18 +64,7 @@ describe('a real machine', () => {
   beforeAll(async () => {
     if (missing !== null) return;
     work = await mkdtemp(join(tmpdir(), 'nebo-real-'));
-    await build({
-      entryPoints: [join(project, 'src/main.ts')],
-      outfile: join(work, 'agent.mjs'),
-      bundle: true,
-      platform: 'node',
-      format: 'esm',
-      conditions: ['nebo-src'],
-      banner: {
-        js: `import { createRequire as _r } from 'node:module'; const require = _r(import.meta.url);`,
-      },
-      logLevel: 'error',
-    });
+    await bundleAgent(join(work, 'agent.mjs'));
     plane = await new FakeControlPlane().start();
     start();
   }, 60_000);

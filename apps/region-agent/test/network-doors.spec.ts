@@ -105,7 +105,7 @@ onHost(`doors of a network${missing ? ` (SKIPPED: ${missing})` : ''}`, () => {
   it('nobody but the router answers DHCP', async () => {
     const { driver, hosts } = stand;
     const id = randomUUID();
-    const ports = [portOf('10.77.0.5', '05'), portOf('10.77.0.6', '06')] as const;
+    const ports = [portOf('10.77.0.5', '05'), portOf('10.77.0.6', '06'), portOf('10.77.0.7', '07')] as const;
     const spec = specOf('10.77.0.0/24', [...ports]);
     await driver.ensure(id, 1, spec);
     const rogue = await hosts.join(driver, id, ports[0]);
@@ -122,6 +122,21 @@ onHost(`doors of a network${missing ? ` (SKIPPED: ${missing})` : ''}`, () => {
       ],
     );
     expect(await hosts.lease(guest, ports[1].mac)).toBe('10.77.0.6');
+    // Clients look at the port that a word comes to, not at the one that it comes from.
+    const ear = await hosts.leave(
+      await hosts.join(driver, id, ports[2]),
+      `const s = require('node:dgram').createSocket('udp4'); s.on('message', () => console.log('heard'));
+      s.bind(68, '0.0.0.0', () => console.log('up'));`,
+    );
+    await in_(
+      rogue,
+      process.execPath,
+      '-e',
+      `const s = require('node:dgram').createSocket('udp4'); s.bind(5000, '10.77.0.5', () => { s.setBroadcast(true);
+      let left = 5; setInterval(() => { if (left-- === 0) process.exit(0);
+      s.send('x', 68, '10.77.0.255', () => 0); }, 60); });`,
+    );
+    expect(ear.said()).toBe('up\n');
     // With the router's server gone, the other one is alone, and still not heard.
     const pid = Number(await readFile(join(stand.folderOf(id), 'dhcp.pid'), 'utf8'));
     process.kill(pid, 'SIGKILL');

@@ -248,11 +248,15 @@ export type Wanted =
   | { kind: 'vm'; id: string; generation: number; gone: boolean; spec: MachineSpec }
   | { kind: 'vpc'; id: string; generation: number; gone: boolean; spec: VpcSpec };
 
-/** Answer of `GET wanted?since=<cursor>&wait=<seconds>`: what changed after the cursor; everything when `full`. */
+/**
+ * Answer of `GET wanted?since=<cursor>&wait=<seconds>`: what changed after the cursor; everything when `full`. Everything may
+ * come in pages: while there is a `next` there are more, asked for with `after=<next>`. The cursor is that of the first page.
+ */
 export interface WantedAnswer {
   cursor: string;
   full: boolean;
   items: Wanted[];
+  next?: string | null;
 }
 
 /** What the agent saw of one thing. */

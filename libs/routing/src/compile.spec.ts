@@ -67,7 +67,8 @@ describe('a routing file that cannot be used', () => {
     [{ key: 'Set-Cookie', value: 'a=b' }, 'cannot be set'],
     [{ key: 'Transfer-Encoding', value: 'chunked' }, 'cannot be set'],
     [{ key: 'X A', value: '1' }, 'not the name'],
-    [{ key: 'X-A', value: 'a\r\nSet-Cookie: x' }, 'control character'],
+    [{ key: 'X-A', value: 'a\r\nSet-Cookie: x' }, 'no header can hold'],
+    [{ key: 'X-A', value: 'слово' }, 'no header can hold'],
   ])('the header %j', (header, words) => {
     expect(fault({ source: '/', headers: [header] }, 'headers')).toEqual([expect.stringContaining(words)]);
   });
@@ -103,4 +104,15 @@ describe('what is not about routing', () => {
     ]);
     expect(compileRouting('nebo.json', '{"cors": [], "$schema": "x"}').warnings).toEqual([]);
   });
+});
+
+describe('a routing file that is made to hold up whoever builds it', () => {
+  it('is refused after a while, whatever its patterns are', () => {
+    const redirects = Array.from({ length: 2_000 }, (_, index) => ({
+      source: `/${index}/((?!x)(?:a|b|ab)*c)`,
+      destination: '/x',
+    }));
+    // Each takes the better part of a second.
+    expect(() => compileRouting('nebo.json', JSON.stringify({ redirects }))).toThrow(RoutingFileError);
+  }, 60_000);
 });

@@ -80,7 +80,7 @@ function conditionOf(item: Entry, found: Set<string>): Condition | null {
     return null;
   }
   try {
-    const { pattern, names } = valuePattern(source);
+    const { pattern, names } = valuePattern(source, item.file.checking);
     for (const one of names) found.add(one);
     if (type === 'host') found.add('host');
     return { type, key: type === 'header' ? key!.toLowerCase() : key, value: pattern };

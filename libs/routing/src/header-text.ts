@@ -23,14 +23,14 @@ export function headerFault(name: string, value: string): string | null {
   // A name with a place is looked at again when it is filled.
   if (!/^[!#$%&'*+.^_`|~0-9A-Za-z:-]+$/.test(name)) return `"${name}" is not the name of a header`;
   if (refused.has(name.toLowerCase())) return `"${name}" cannot be set by a rule`;
-  return hasControl(value) ? `the value of "${name}" holds a control character` : null;
+  return isHeld(value) ? null : `the value of "${name}" holds a character that no header can hold`;
 }
 
-/** Any control character but the tab. */
-function hasControl(text: string): boolean {
+/** No control character but the tab, and nothing that is more than a byte: an answer could not be written with it. */
+function isHeld(text: string): boolean {
   for (let index = 0; index < text.length; index += 1) {
     const code = text.charCodeAt(index);
-    if ((code < 0x20 && code !== 0x09) || code === 0x7f) return true;
+    if ((code < 0x20 && code !== 0x09) || code === 0x7f || code > 0xff) return false;
   }
-  return false;
+  return true;
 }

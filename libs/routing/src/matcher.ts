@@ -9,6 +9,12 @@ export interface Found {
 
 export type Match = (text: string) => Found | null;
 
+/** Rules cannot be applied to a request: that would hold up everybody else on the same edge. */
+export class RulesTooSlow extends Error {}
+
+/** Steps of one match, which the text's characters times the pattern's size bound: a fraction of a second. */
+const mostSteps = 4_000_000;
+
 const nothing = {};
 
 /** The matcher of a compiled pattern; made once for each. */
@@ -22,7 +28,10 @@ export function matcher({ regex, engine }: CompiledPattern): Match {
   }
   const compiled = RE2JS.compile(regex);
   const names = Object.keys(compiled.namedGroups());
+  const size = compiled.programSize();
   return (text) => {
+    if (text.length * size > mostSteps)
+      throw new RulesTooSlow(`a pattern of ${size} steps against ${text.length} characters`);
     const found = compiled.matcher(text);
     if (!found.find()) return null;
     const groups: (string | undefined)[] = [];

@@ -13,6 +13,11 @@ export interface SourcePattern {
   names: (string | null)[];
 }
 
+/** What is left for checking the patterns of a file, milliseconds: whoever builds it has others to build for. */
+export interface CheckTime {
+  leftMs: number;
+}
+
 /** So long may a pattern be, characters. */
 export const longestPattern = 4_096;
 
@@ -21,7 +26,7 @@ export const longestPattern = 4_096;
  * a group without a name. Strict and case-sensitive.
  * @throws Error with a sentence for the author
  */
-export function sourcePattern(source: string): SourcePattern {
+export function sourcePattern(source: string, time: CheckTime): SourcePattern {
   if (!source.startsWith('/')) throw new Error(`"${source}" must begin with /`);
   if (source.length > longestPattern) throw new Error(`a pattern may have ${longestPattern} characters`);
   const keys: Key[] = [];
@@ -33,7 +38,7 @@ export function sourcePattern(source: string): SourcePattern {
   } catch (error) {
     throw new Error(`"${source}" is not a pattern: ${(error as Error).message}`, { cause: error });
   }
-  const engine = isPlain(tokens) ? { regex, engine: 'native' as const } : safePattern(regex);
+  const engine = isPlain(tokens) ? { regex, engine: 'native' as const } : safePattern(regex, time);
   return {
     pattern: { ...engine, first: firstName(source), prefix: prefixOf(tokens) },
     names: keys.map(({ name }) => (typeof name === 'string' ? name : unnamed)),
@@ -65,7 +70,7 @@ const isPlain = (tokens: readonly Token[]): boolean =>
  * A regular expression of the author's that must match the whole of a value.
  * @throws Error with a sentence for the author
  */
-export function valuePattern(source: string): { pattern: CompiledPattern; names: string[] } {
+export function valuePattern(source: string, time: CheckTime): { pattern: CompiledPattern; names: string[] } {
   if (source.length > longestPattern) throw new Error(`a pattern may have ${longestPattern} characters`);
   try {
     new RegExp(`^${source}$`);
@@ -73,7 +78,7 @@ export function valuePattern(source: string): { pattern: CompiledPattern; names:
     throw new Error(`"${source}" is not a regular expression: ${(error as Error).message}`, { cause: error });
   }
   const names = [...source.matchAll(/\(\?<([a-zA-Z][a-zA-Z0-9_]*)>/g)].map((match) => match[1]!);
-  return { pattern: { ...safePattern(`^${source}$`), first: null, prefix: '' }, names };
+  return { pattern: { ...safePattern(`^${source}$`, time), first: null, prefix: '' }, names };
 }
 
 /**
@@ -81,7 +86,18 @@ export function valuePattern(source: string): { pattern: CompiledPattern; names:
  * edge for all. What it cannot express (look-around) is left to the language's own where that one cannot be made to run for
  * long either, and refused otherwise.
  */
-function safePattern(regex: string): Pick<CompiledPattern, 'regex' | 'engine'> {
+function safePattern(regex: string, time: CheckTime): Pick<CompiledPattern, 'regex' | 'engine'> {
+  if (time.leftMs <= 0)
+    throw new Error(`"${regex}" is not looked at: the patterns of this file take too long to check`);
+  const begun = performance.now();
+  try {
+    return engineFor(regex);
+  } finally {
+    time.leftMs -= performance.now() - begun;
+  }
+}
+
+function engineFor(regex: string): Pick<CompiledPattern, 'regex' | 'engine'> {
   try {
     RE2JS.compile(regex);
     return { regex, engine: 'linear' };

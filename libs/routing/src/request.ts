@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { CompiledPattern, Condition } from './compiled.js';
-import { type Match, matcher } from './matcher.js';
+import { type Match, matcher, RulesTooSlow } from './matcher.js';
 
 /** What the rules look at. */
 export interface RoutedRequest {
@@ -14,15 +14,38 @@ export interface RoutedRequest {
   headers: IncomingHttpHeaders;
 }
 
+/** How long rules may look at one request, milliseconds: each match is bounded, a file may have thousands. */
+const longestMs = 250;
+/** How long matchers may be made for one request beside that; what is made is kept for the next one. */
+const longestMakingMs = 1_000;
+
 /** The conditions of rules, against one request; what costs something is read when it is first asked for. */
 export class Conditions {
   private cookies: Map<string, string> | null = null;
   private parameters: URLSearchParams | null = null;
+  private until = performance.now() + longestMs;
+  private leftForMaking = longestMakingMs;
 
   constructor(
     private readonly request: RoutedRequest,
     private readonly matchers: Matchers,
   ) {}
+
+  /** To be asked before each match. @throws RulesTooSlow when this request has had its time */
+  checkTime(): void {
+    if (performance.now() > this.until)
+      throw new RulesTooSlow(`the rules of a site took more than ${longestMs} ms for one request`);
+  }
+
+  /** Makes a matcher, which does not count as looking. */
+  make(pattern: CompiledPattern): Match {
+    const begun = performance.now();
+    const made = matcher(pattern);
+    const granted = Math.min(performance.now() - begun, this.leftForMaking);
+    this.leftForMaking -= granted;
+    this.until += granted;
+    return made;
+  }
 
   /** What all of them found by name; null when one does not hold. */
   all(conditions: readonly Condition[]): Map<string, string> | null {
@@ -46,7 +69,8 @@ export class Conditions {
       found.set(key!, value);
       return true;
     }
-    const hit = this.matchers.of(pattern)(value);
+    this.checkTime();
+    const hit = this.matchers.of(pattern, () => this.make(pattern))(value);
     if (!hit) return false;
     for (const [name, text] of Object.entries(hit.named)) if (text !== undefined) found.set(name, text);
     if (type === 'host') found.set('host', value);
@@ -74,9 +98,9 @@ export class Conditions {
 export class Matchers {
   private readonly made = new Map<CompiledPattern, Match>();
 
-  of(pattern: CompiledPattern): Match {
+  of(pattern: CompiledPattern, make: () => Match): Match {
     let match = this.made.get(pattern);
-    if (!match) this.made.set(pattern, (match = matcher(pattern)));
+    if (!match) this.made.set(pattern, (match = make()));
     return match;
   }
 }

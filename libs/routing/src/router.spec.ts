@@ -258,4 +258,39 @@ describe('many rules', () => {
     // A backtracking matcher takes hours.
     expect(performance.now() - begun).toBeLessThan(5_000);
   });
+
+  it('ends rules that together or alone would take too long for one request', () => {
+    const has = [{ type: 'header', key: 'x-none' }];
+    const rules = (count: number, source: string) => ({
+      redirects: Array.from({ length: count }, () => ({ source, has, destination: '/x' })),
+    });
+    // Neither letter foretells what comes, so a matcher must keep every possibility in mind.
+    let state = 7;
+    const next = () => (state = (state * 1_103_515_245 + 12_345) & 0x7fffffff) > 0x3fffffff;
+    const path = `/${Array.from({ length: 15_000 }, () => (next() ? 'a' : 'b')).join('')}c`;
+    expect(() => redirected(rules(1, '/(.*a.{1000}c)'), path)).toThrow(/steps against 15002 characters/);
+    expect(() => redirected(rules(1_000, '/(.*a.{200}c)'), path)).toThrow(/more than 250 ms/);
+    expect(redirected(rules(20, '/(.*a.{200}c)'), '/short-c')).toBe('go');
+  });
+
+  it('sets no header that no answer can hold', () => {
+    const router = routerOf({
+      headers: [
+        {
+          source: '/(.*)',
+          has: [{ type: 'query', key: 'q' }],
+          headers: [{ key: 'X-Echo', value: ':q' }],
+        },
+      ],
+    });
+    const told = (q: string) => router.before(request(`/?q=${q}`)).headers;
+    for (const q of ['%E6%97%A5', '%0d%0aX: 1', '%00']) expect(told(q)).toEqual([]);
+    expect(told('%E9')).toEqual([]);
+    expect(told('plain')).toEqual([['X-Echo', 'plain']]);
+  });
+
+  it('writes addresses of any letters so that they stay addresses', () => {
+    const file = { redirects: [{ source: '/a', destination: '/я b\r\nX: 1?q=ю#э' }] };
+    expect(redirected(file, '/a')).toBe('308 /%D1%8F%20b%0D%0AX:%201?q=%D1%8E#%D1%8D');
+  });
 });

@@ -1,5 +1,9 @@
 import { type Node, parseTree, printParseErrorCode, type ParseError } from 'jsonc-parser';
+import type { CheckTime } from './pattern.js';
 import type { Problem } from './problem.js';
+
+/** How long all patterns of a file together may be checked, milliseconds; thousands of usual ones take a quarter of it. */
+const longestCheckMs = 10_000;
 
 /** A value of a routing file with the line where it stands. */
 export class Entry {
@@ -49,6 +53,7 @@ export class Entry {
 export class RoutingFile {
   readonly faults: Problem[] = [];
   readonly warnings: Problem[] = [];
+  readonly checking: CheckTime = { leftMs: longestCheckMs };
   private readonly starts: number[];
 
   constructor(

@@ -1,6 +1,6 @@
 import type { CompiledPattern, Condition } from './compiled.js';
 import type { Conditions, RoutedRequest } from './request.js';
-import { type Match, matcher } from './matcher.js';
+import type { Match } from './matcher.js';
 
 interface Listed {
   pattern: CompiledPattern;
@@ -46,7 +46,7 @@ export class RuleList<Rule extends Listed> {
     }
   }
 
-  /** The rules that a request meets, in order. */
+  /** The rules that a request meets, in order. @throws RulesTooSlow */
   *met(request: RoutedRequest, conditions: Conditions): Generator<Met<Rule>> {
     const { path } = request;
     const end = path.indexOf('/', 1);
@@ -57,7 +57,8 @@ export class RuleList<Rule extends Listed> {
       const ready = isOwn ? own[one++]! : others[other++]!;
       const { rule } = ready;
       if (!path.startsWith(rule.pattern.prefix)) continue;
-      const hit = (ready.match ??= matcher(rule.pattern))(path);
+      conditions.checkTime();
+      const hit = (ready.match ??= conditions.make(rule.pattern))(path);
       if (!hit) continue;
       const found = rule.has.length === 0 ? nothingFound : conditions.all(rule.has);
       if (found && !conditions.any(rule.missing)) yield { rule, groups: hit.groups, found };

@@ -10,7 +10,7 @@ export function ruleOf(entry: Entry) {
   const missing = conditions(entry, 'missing');
   if (source === null) return null;
   try {
-    const { pattern, names } = sourcePattern(source);
+    const { pattern, names } = sourcePattern(source, entry.file.checking);
     const known: Names = { groups: names, found: has.found };
     return { rule: { line: entry.line, pattern, has: has.list, missing: missing.list }, names: known };
   } catch (error) {

@@ -104,8 +104,16 @@ export function destination(text: string, names: Names, fill: boolean): Destinat
   }
   return {
     origin: host === undefined ? null : [`${scheme}://`, ...template(host, names, true)],
-    path: template(path, names, true),
+    path: encoded(template(path, names, true)),
     query: pairs,
-    hash: template(hash, names, true),
+    hash: encoded(template(hash, names, true)),
   };
 }
+
+/** As a header or a request line can hold it: other letters, spaces and line ends by their escapes. What is escaped stays. */
+const encoded = (parts: Template): Template =>
+  parts.map((part) =>
+    typeof part === 'string'
+      ? part.replace(/\p{Surrogate}/gu, '\ufffd').replace(/[^\x21-\x7e]+/g, encodeURIComponent)
+      : part,
+  );

@@ -88,6 +88,9 @@ const vpcsOf = () => `(select vpc, n / ${each} as number from filled group by 1,
 
 /** What triggers would have summed up. */
 async function sum(sql) {
+  await sql.query(`insert into compute.vm_count (account_id, project_id, machines)
+     select account_id, project_id, count(*) from compute.vm where not unlisted group by 1, 2
+     on conflict (account_id, project_id) do update set machines = excluded.machines`);
   await sql.query(`update compute.region_use u set vcpu = s.vcpu, memory_mb = s.memory_mb, disk_gb = s.disk_gb,
      machines = s.machines from (select region_id, sum(vcpu) as vcpu, sum(memory_mb) as memory_mb, sum(disk_gb) as disk_gb,
        count(*) as machines from compute.vm where placed group by region_id) s where s.region_id = u.region_id`);

@@ -18,7 +18,10 @@ export class Lane {
    * @param {number} existing machines of the account, all running
    */
   static async start(existing) {
-    const split = await startSplit({ env: { NEBO_DRIVERS: 'machines=simulated,networks=simulated' } });
+    const split = await startSplit({
+      env: { NEBO_DRIVERS: 'machines=simulated,networks=simulated' },
+      only: ['compute', 'networking'],
+    });
     const lane = new Lane(split, existing);
     try {
       await lane.begin();

@@ -1,4 +1,5 @@
 import type { InventoryItem, RegionThing } from '@nebo/contracts';
+import { doorOf } from '@nebo/region-agent';
 import { compare } from './compare.js';
 import type { Snapshot } from './snapshot.js';
 
@@ -49,6 +50,8 @@ const clean = () => ({
     thing('floating_ip', 'w', 'vpc:n', 'works'),
     thing('process', 'qemu 123', 'vm:v'),
     thing('namespace', 'nebo-n', 'vpc:n'),
+    thing('link', doorOf('p'), 'vpc:n'),
+    thing('address', '192.0.2.1', 'vpc:n'),
   ],
 });
 
@@ -102,7 +105,14 @@ describe('the audit', () => {
     ['a wanted machine that is not there', lose('machine', 'v'), ['not in the region: vm:v']],
     ['a network that nobody wants', plant(thing('network', 'q', 'vpc:q')), ['not wanted: network:q']],
     ['a wanted network that is not there', lose('network', 'n'), ['not in the region: vpc:n']],
-    ['a floating IP that does not work', lose('floating_ip', 'f'), ['not in the region: floating_ip:f']],
+    [
+      'a floating IP that does not work',
+      (all) => {
+        lose('floating_ip', 'f')(all);
+        lose('address', '192.0.2.1')(all);
+      },
+      ['not in the region: floating_ip:f'],
+    ],
     [
       'a floating IP that works for nobody',
       plant(thing('floating_ip', 'z', 'vpc:n')),
@@ -118,6 +128,21 @@ describe('the audit', () => {
       plant(thing('link', 'tap7', null)),
       ['nobody’s on the host: link:tap7'],
     ],
+    [
+      'a link of a port that is gone',
+      plant(thing('link', doorOf('q'), 'vpc:n')),
+      [`not wanted: link:${doorOf('q')}`],
+    ],
+    [
+      'an address that nobody has',
+      plant(thing('address', '192.0.2.9', 'vpc:n')),
+      ['not wanted: address:192.0.2.9'],
+    ],
+    [
+      'an address that is attached to nothing',
+      plant(thing('address', '192.0.2.3', 'vpc:n')),
+      ['not wanted: address:192.0.2.3'],
+    ],
     ['a port without its owner', add(item('port', 'o', null, 'vpc:n', 'vm:q')), ['port without vm: port:o']],
     [
       'a port that its owner does not know',
@@ -129,6 +154,7 @@ describe('the audit', () => {
       drop('port', 'p'),
       [
         'floating_ip without port: floating_ip:f',
+        `not wanted: link:${doorOf('p')}`,
         'reserved_ip without port: reserved_ip:x',
         'vm without port: vm:v',
       ],

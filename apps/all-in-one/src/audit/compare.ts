@@ -1,4 +1,5 @@
 import type { InventoryItem, RegionThing } from '@nebo/contracts';
+import { doorOf } from '@nebo/region-agent';
 import type { Snapshot } from './snapshot.js';
 
 /** What does not fit together. */
@@ -44,6 +45,10 @@ const listed = new Set([
   ...['billing_span', 'region'],
 ]);
 
+/** The address of a floating IP; nothing of other things. */
+const addressOf = ({ refers }: InventoryItem) =>
+  refers.find((ref) => ref.startsWith('pool_address:'))?.split('/')[1];
+
 const nameOf = ({ kind, id }: Pick<InventoryItem, 'kind' | 'id'>) => `${kind}:${id}`;
 const isUnderWay = ({ kind, state }: InventoryItem): boolean =>
   state !== null && resting[kind] !== undefined && !resting[kind].includes(state);
@@ -55,6 +60,8 @@ export function compare({ items, regions, ledger }: Snapshot): Comparison {
 
 class Comparing {
   private readonly byName = new Map<string, InventoryItem>();
+  /** Ports by the name of their device on a host. */
+  private readonly doors = new Map<string, InventoryItem>();
   private readonly found: Difference[] = [];
   private readonly counted: Record<string, number> = {};
 
@@ -63,7 +70,10 @@ class Comparing {
     private readonly regions: Snapshot['regions'],
     private readonly ledger: Snapshot['ledger'],
   ) {
-    for (const item of items) this.byName.set(nameOf(item), item);
+    for (const item of items) {
+      this.byName.set(nameOf(item), item);
+      if (item.kind === 'port') this.doors.set(doorOf(item.id), item);
+    }
   }
 
   run(): Comparison {
@@ -169,7 +179,8 @@ class Comparing {
             : kind === 'floating_ip' && state === 'attached'
               ? `floating_ip:${id}`
               : null;
-      if (thing !== null && !has.has(thing))
+      const isThere = thing === null || has.has(thing) || has.has(`address:${addressOf(item)}`);
+      if (!isThere)
         this.say(
           'not in the region',
           nameOf(item),
@@ -186,12 +197,12 @@ class Comparing {
     const name = `${kind}:${id}`;
     const at = `host of region ${region}: ${kind} ${id}${state === null ? '' : ` (${state})`}`;
     if (of === null) return this.say('nobody’s on the host', name, `${at} belongs to nothing that is known`);
-    const owner = this.byName.get(kind === 'floating_ip' ? name : of);
+    const owner = this.ownerOf(region, { kind, id, of });
     if (!owner) return this.say('not wanted', name, `${at} is there for ${of}, which does not exist`);
     if (isUnderWay(owner)) return;
     // What could not be made is taken away again, and keeps nothing there.
     const keeps =
-      kind === 'floating_ip'
+      kind === 'floating_ip' || kind === 'address'
         ? owner.state !== 'available'
         : !(owner.kind === 'vm' && owner.state === 'error');
     if (!keeps)
@@ -200,6 +211,24 @@ class Comparing {
         name,
         `${at} is there for ${nameOf(owner)}, which is ${owner.state} and needs none`,
       );
+  }
+
+  /** The thing that something on a host is there for. */
+  private ownerOf(
+    region: string,
+    { kind, id, of }: Pick<RegionThing, 'kind' | 'id'> & { of: string },
+  ): InventoryItem | undefined {
+    if (kind === 'floating_ip') return this.byName.get(`${kind}:${id}`);
+    if (kind === 'address') {
+      const held = this.byName.get(`pool_address:${region}/${id}`)?.refers[0];
+      return held === undefined ? undefined : this.byName.get(held);
+    }
+    if (kind === 'link') {
+      // Devices have short names: a port's is known by the port alone, also while its network lives.
+      const vpc = this.byName.get(of);
+      return vpc && isUnderWay(vpc) ? vpc : this.doors.get(id);
+    }
+    return this.byName.get(of);
   }
 
   /** Whether a thing lies in a region, by its own word or that of what it lies in. */

@@ -54,7 +54,8 @@ export function parseObserved(body: unknown): Observed[] {
       id: known,
       generation,
       state: state as Observed['state'],
-      reason: typeof reason === 'string' ? reason.replaceAll('\0', '\ufffd').slice(0, 4_000) : null,
+      reason:
+        typeof reason === 'string' ? reason.replaceAll('\0', '\ufffd').slice(0, 4_000).toWellFormed() : null,
       facts: isObject(facts) ? facts : {},
       // Written anew: JavaScript takes dates that PostgreSQL refuses (30 February).
       at: new Date(item['at']).toISOString(),

@@ -92,7 +92,7 @@ export class DeliveriesService {
     const connection = await this.database.transaction((tx) => findConnection(tx, connectionId));
     const host = connection === null ? null : this.hosts.find(connection.provider);
     if (connection === null || host === null) throw notFound();
-    return this.room.in(async () => {
+    return this.room.in(connection.account_id, async () => {
       const bytes = await readBody(body, this.settings.hookBytes);
       if (bytes === null) {
         await this.refuse(connection, `the body is larger than ${this.settings.hookBytes} bytes`);

@@ -22,11 +22,13 @@ export class StandingService extends StandingWatch {
     await this.database.transaction(async (tx) => {
       const changed = await tx.query<{ id: string }>(
         `with due as (
-           select id from app where deleted_at is null and not suspended and account_id = any($1::uuid[])
+           select id, true as suspend from app where deleted_at is null and not suspended and account_id = any($1::uuid[])
            union all
-           select id from app where deleted_at is null and suspended and account_id <> all($1::uuid[])
-         ), held as (select a.id from app a join due using (id) order by a.id for update of a)
-         update app a set suspended = not a.suspended from held where a.id = held.id returning a.id`,
+           select id, false from app where deleted_at is null and suspended and account_id <> all($1::uuid[])
+         ), held as (select a.id, due.suspend from app a join due using (id) order by a.id for update of a)
+         update app a set suspended = held.suspend from held
+         -- Looked at again under the lock: another replica may have been first.
+         where a.id = held.id and a.suspended <> held.suspend returning a.id`,
         [accounts],
       );
       for (const { id } of changed) await wake(tx, 'rollout', id);

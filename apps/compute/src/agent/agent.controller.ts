@@ -3,7 +3,7 @@ import { RouteConfig } from '@nestjs/platform-fastify';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { AgentIdentity, BlobRef, WantedAnswer } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
-import { CallingAgent, clientGone, Epochs } from '@nebo/service-kit';
+import { CallingAgent, clientGone, Epochs, idOrNull } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Blobs } from '../blobs/blobs.js';
 import { parseObserved } from './messages.js';
@@ -27,6 +27,7 @@ export class AgentController {
     @CallingAgent() agent: AgentIdentity,
     @Query('since') since: unknown,
     @Query('wait') wait: unknown,
+    @Query('after') after: unknown,
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<WantedAnswer> {
     return this.wanted.since(
@@ -34,6 +35,7 @@ export class AgentController {
       typeof since === 'string' ? since : null,
       waitMs(wait),
       clientGone(reply),
+      typeof after === 'string' ? idOrNull(after) : null,
     );
   }
 

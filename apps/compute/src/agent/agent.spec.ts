@@ -34,6 +34,53 @@ describe('the agent of machines', () => {
       expect((await fresh.call('GET', `wanted?since=${since}`)).body.full).toBe(true);
   });
 
+  it('everything comes in pages when it is much, once each; what changes meanwhile comes as news', async () => {
+    const { id: region } = (await bench.internal('POST', 'operator/regions', { name: 'large' })).body as {
+      id: string;
+    };
+    const { id } = await bench.vm();
+    await agent.see(id);
+    await bench.sql(
+      `insert into vm select (jsonb_populate_record(null::vm, to_jsonb(v) || jsonb_build_object('id', gen_random_uuid(),
+         'region_id', $2::text, 'name_key', 'many ' || n))).* from vm v cross join generate_series(1, 2300) n where v.id = $1`,
+      [id, region],
+    );
+    const large = new FakeAgent(bench, { kind: 'agent', region_id: region, epoch: 1 });
+    const first = (await large.call('GET', 'wanted')).body;
+    expect([first.full, first.items.length, first.next]).toEqual([true, 2_000, first.items.at(-1).id]);
+    await bench.sql('update vm set generation = generation + 1 where id = $1', [first.items[0].id]);
+    const second = (await large.call('GET', `wanted?after=${first.next}`)).body;
+    expect([second.full, second.items.length, second.next]).toEqual([true, 300, null]);
+    const ids = [...first.items, ...second.items].map((item: { id: string }) => item.id);
+    expect(new Set(ids).size).toBe(2_300);
+    const news = (await large.call('GET', `wanted?since=${first.cursor}`)).body;
+    expect(news).toMatchObject({ full: false, items: [{ id: first.items[0].id, generation: 2 }] });
+    await bench.sql('delete from vm where region_id = $1', [region]);
+  });
+
+  it('what an agent repeats of many machines is taken as it is said one by one', async () => {
+    const ids: string[] = [];
+    for (let number = 0; number < 3; number += 1) ids.push((await agent.run((await bench.vm()).id)).id);
+    const items = ids.map((id) => agent.wanted.get(id)!);
+    const nobody = Array.from({ length: 20 }, () => ({ id: randomUUID(), generation: 1 }));
+    const say = (at: number, state = 'running') =>
+      agent.call('POST', 'observed', {
+        items: [...items, ...nobody].map(({ id, generation }) => ({
+          ...{ kind: 'vm', id, generation, state: id === ids[2] ? state : 'running', reason: null },
+          facts: { driver: 'fake', real: false, boot: 1, started_at: null, guest_agent: null },
+          at: new Date(at).toISOString(),
+        })),
+      });
+    const now = Date.now() + 1_000;
+    expect((await say(now)).body).toEqual({ taken: 3 });
+    // Older and doubled ones change nothing, whether or not they say the same; one that says something new is heard.
+    expect((await say(now)).body).toEqual({ taken: 0 });
+    expect((await say(now - 1, 'failed')).body).toEqual({ taken: 0 });
+    expect((await say(now + 1, 'failed')).body).toEqual({ taken: 3 });
+    expect((await bench.api('GET', `vms/${ids[2]}`)).body.status).toBe('failed');
+    expect((await bench.api('GET', `vms/${ids[0]}`)).body.status).toBe('active');
+  });
+
   it('sees its own region only, and its words on another one’s machine change nothing', async () => {
     const far = (await bench.internal('POST', 'operator/regions', { name: 'far' })).body.id as string;
     const vm = await bench.vm();

@@ -63,7 +63,8 @@ export function parseObserved(body: unknown): (ObservedMachine | ObservedBackup)
     const seen: Seen = {
       id: known,
       generation,
-      reason: typeof reason === 'string' ? reason.replaceAll('\0', '\ufffd').slice(0, 4_000) : null,
+      reason:
+        typeof reason === 'string' ? reason.replaceAll('\0', '\ufffd').slice(0, 4_000).toWellFormed() : null,
       // Written anew: JavaScript takes dates that PostgreSQL refuses (30 February).
       at: new Date(item['at']).toISOString(),
     };

@@ -5,6 +5,9 @@ import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
 import type { ObservedBackup, ObservedMachine } from './messages.js';
 
+/** So many at once come from an agent that starts, or one that was away. */
+const fewItems = 20;
+
 /**
  * What a region saw, written beside what is wanted of it. A message may be lost, doubled or late: an older generation or
  * an older time changes nothing, and `gone` is the last word. The lifecycle draws the conclusions.
@@ -21,9 +24,11 @@ export class ObservedService {
    * @throws ApiError 409 `stale_epoch`
    */
   async take(agent: AgentIdentity, items: readonly (ObservedMachine | ObservedBackup)[]): Promise<number> {
-    let taken = 0;
+    const known = items.length < fewItems ? new Set<string>() : await this.repeated(agent, items);
+    let taken = known.size;
     // One transaction each: a batch must not hold many machines at once.
     for (const item of items) {
+      if (known.has(item.id)) continue;
       taken += await this.database.transaction(async (tx) => {
         await this.epochs.check(tx, agent);
         return item.kind === 'vm' ? this.machine(tx, agent, item) : this.backup(tx, agent, item);
@@ -31,6 +36,36 @@ export class ObservedService {
     }
     if (items.length === 0) await this.database.transaction((tx) => this.epochs.check(tx, agent));
     return taken;
+  }
+
+  /**
+   * What an agent says of all its machines when it starts is mostly what it said before: that is noted in one statement, and
+   * nobody is woken for it. Machines that somebody else is writing wait for their turn.
+   * @returns the ids that are done with
+   */
+  private repeated(
+    agent: AgentIdentity,
+    items: readonly (ObservedMachine | ObservedBackup)[],
+  ): Promise<Set<string>> {
+    // What is said twice of one machine goes the long way: only one of the two may be a repeat.
+    const times = new Map<string, number>();
+    for (const { id } of items) times.set(id, (times.get(id) ?? 0) + 1);
+    const said = items.filter(({ kind, id }) => kind === 'vm' && times.get(id) === 1);
+    return this.database.transaction(async (tx) => {
+      await this.epochs.check(tx, agent);
+      const rows = await tx.query<{ id: string }>(
+        `with same as (
+           select v.id, s.at from vm v join jsonb_to_recordset($2::jsonb)
+             as s (id uuid, generation int, state text, reason text, facts jsonb, at timestamptz) on s.id = v.id
+           where v.region_id = $1::uuid and v.handed and not v.gone and s.generation = v.generation
+             and v.observed_generation = s.generation and v.observed_state = s.state and v.observed_facts = s.facts
+             and v.observed_reason is not distinct from s.reason and s.at > v.observed_at
+           order by v.id for update of v skip locked)
+         update vm v set observed_at = same.at, received_at = now() from same where v.id = same.id returning v.id`,
+        [agent.region_id, JSON.stringify(said)],
+      );
+      return new Set(rows.map(({ id }) => id));
+    });
   }
 
   private async machine(tx: Sql, { region_id }: AgentIdentity, item: ObservedMachine): Promise<number> {

@@ -6,6 +6,9 @@ import { userDataContext } from '../vms/vm-orders.service.js';
 import { effectivePower } from '../vms/vm.rows.js';
 import type { Topic } from '../shared/topics.js';
 
+/** Machines in a page of a full answer. */
+const pageSize = 2_000;
+
 /** A blob as SQL builds it: without a hash there is none. */
 interface MaybeBlob {
   sha256: string | null;
@@ -35,6 +38,9 @@ interface Row {
   interfaces: MachineSpec['interfaces'];
 }
 
+/** In a full answer absence means "remove it": what an agent may have stands in it although it is being changed. */
+const everything = `v.handed and ($2::uuid is null or v.id > $2::uuid) order by v.id limit ${pageSize}`;
+
 /** What a region shall make so. The only place where user data is opened. */
 @Injectable()
 export class WantedService {
@@ -49,6 +55,7 @@ export class WantedService {
    * What changed in a region after a cursor; waits while nothing does.
    * @param since null, or a cursor that is too old or another database's: everything
    * @param waitMs 0 answers at once
+   * @param next of the page before, of everything
    * @throws ApiError 409 `stale_epoch`, also when a newer agent comes while this one waits
    */
   async since(
@@ -56,13 +63,14 @@ export class WantedService {
     since: string | null,
     waitMs: number,
     gone: AbortSignal,
+    next: string | null = null,
   ): Promise<WantedAnswer> {
     const ear = this.changes.listen(`wanted:${agent.region_id}`);
     const over = AbortSignal.any([gone, this.changes.stopping]);
     const end = Date.now() + waitMs;
     try {
       for (;;) {
-        const answer = await this.database.transaction((tx) => this.read(tx, agent, since));
+        const answer = await this.database.transaction((tx) => this.read(tx, agent, since, next));
         const left = end - Date.now();
         if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;
         await ear.next(left, over);
@@ -72,11 +80,16 @@ export class WantedService {
     }
   }
 
-  private async read(tx: Sql, agent: AgentIdentity, since: string | null): Promise<WantedAnswer> {
+  private async read(
+    tx: Sql,
+    agent: AgentIdentity,
+    since: string | null,
+    next: string | null,
+  ): Promise<WantedAnswer> {
     await this.epochs.check(tx, agent);
     await tx.query('select number_backups($1::uuid)::text as numbered', [agent.region_id]);
     const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
-    const after = numberAfter(feed!, since);
+    const after = next === null ? numberAfter(feed!, since) : null;
     const rows = await tx.query<Row>(
       `select v.id, v.generation, v.gone, v.account_id, v.name, v.hostname, v.vcpu, v.memory_mb, v.disk_gb, v.image_id,
          m.filename, json_build_object('sha256', m.sha256, 'bytes', m.bytes) as image_blob,
@@ -86,24 +99,22 @@ export class WantedService {
             'mac', i.mac, 'address', i.address) order by i.position), '[]')
           from vm_interface i where i.vm_id = v.id) as interfaces
        from vm v join image m on m.id = v.image_id
-       where v.region_id = $1::uuid
-         -- In a full answer absence means "remove it": what an agent may have stands in it although it is being changed.
-         and (($2::bigint is null and v.handed) or v.change > $2::bigint)
-       order by coalesce(v.change, 0)`,
-      [agent.region_id, after?.toString() ?? null],
+       where v.region_id = $1::uuid and ${after === null ? everything : 'v.change > $2::bigint order by v.change'}`,
+      after === null ? [agent.region_id, next] : [agent.region_id, after.toString()],
     );
-    const items = [
-      ...rows.map((row) => this.wanted(row)),
-      ...(await this.backups(tx, agent.region_id, after)),
-    ];
-    return { cursor: cursorOf(feed!), full: after === null, items };
+    const items = rows.map((row) => this.wanted(row));
+    const more = after === null && rows.length === pageSize ? rows.at(-1)!.id : null;
+    if (more === null) items.push(...(await this.backups(tx, agent.region_id, after)));
+    return { cursor: cursorOf(feed!), full: after === null, items, next: more };
   }
 
-  /** Backups that are to be made. One that has come to its end is of no interest any more, unless it was called off. */
+  /**
+   * Backups that are to be made. One that has come to its end is of no interest any more, unless it was called off: an agent that died
+   * before it could say so must be asked again. */
   private async backups(tx: Sql, regionId: string, after: bigint | null): Promise<Wanted[]> {
     const rows = await tx.query<BackupSpec & { id: string; generation: number; gone: boolean }>(
       `select b.id, b.generation, b.gone, b.account_id, b.vm_id from vm_backup b
-       where b.region_id = $1::uuid and b.handed and (($2::bigint is null and not b.gone) or b.change > $2::bigint)
+       where b.region_id = $1::uuid and b.handed and ($2::bigint is null or b.change > $2::bigint)
          and (b.gone or b.phase in ('pending', 'creating'))
        order by b.created_at, b.id`,
       [regionId, after?.toString() ?? null],

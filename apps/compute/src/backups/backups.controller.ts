@@ -149,7 +149,7 @@ export class BackupsController {
     @Param('project_id') project: string | undefined,
     @Param('vm_id') vm: string,
     @Param('backup_id') id: string,
-    @Body() body: V1BackupRestore,
+    @Body() body: unknown,
     @Idempotent() idem: IdempotentRequest | null,
   ): Promise<V1VM> {
     return this.restores.restore(caller, project ?? null, vm, id, body, idem);

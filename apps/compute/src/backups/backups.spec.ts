@@ -289,8 +289,9 @@ describe('backups', () => {
       await agent.back(ids[n]!);
       await reach(vm, ids[n]!, 'ready');
     }
-    // What was called off is not in the whole of what is wanted; its end needs no word of the region.
-    expect(agent.backups.has(ids[2]!)).toBe(false);
+    // What was called off is not in the whole of what is wanted, at most said to be gone afterwards (its row may have been locked
+    // when the whole was read); its end needs no word of the region.
+    expect(agent.backups.get(ids[2]!)?.gone ?? true).toBe(true);
     await eventually('deleting', async () => (await phase(ids[2]!)) === 'deleting');
     await miss(ids[2]!);
     await eventually('gone', async () => (await phase(ids[2]!)) === undefined);

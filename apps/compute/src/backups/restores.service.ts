@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import {
   decide,
   type KeyIdentity,
-  type V1BackupRestore,
+  V1BackupRestore,
   type V1BackupRestoreVM,
   type V1VM,
   type V1VMCreate,
@@ -17,15 +17,17 @@ import {
   notFound,
   once,
   pathId,
+  readBody,
 } from '@nebo/service-kit';
 import { CatalogueService } from '../catalogue/catalogue.service.js';
 import { sayAct } from '../events.js';
+import { repeatOf } from '../shared/repeat.js';
 import { VmOrdersService } from '../vms/vm-orders.service.js';
 import { vmRecord } from '../vms/vm.mapper.js';
 import { readVm, type VmRow } from '../vms/vm.rows.js';
 import { backupStatus } from './backup.mapper.js';
 import { type BackupRow, lockBackup } from './backup.rows.js';
-import { lockMachine } from './backups.service.js';
+import { BackupsService, lockMachine } from './backups.service.js';
 import { checkMade, checkQuiet } from './machine-state.js';
 
 /** Restores: a machine's disk is made of a backup's bytes, which the machine's row holds until that is done. */
@@ -35,10 +37,12 @@ export class RestoresService {
     private readonly database: Database,
     private readonly catalogue: CatalogueService,
     private readonly orders: VmOrdersService,
+    private readonly backups: BackupsService,
   ) {}
 
   /**
    * Restores a backup into its machine, whose disk is replaced, or into a new machine, which is ordered like any other.
+   * @param raw the body, not yet checked: 404 for the ids comes first
    * @returns the machine that it is restored into
    * @throws ApiError 404, 409 `backup_not_ready`; into the machine also `vm_deleting`, `vm_not_ready`, `disk_too_small`,
    *   `restore_in_progress`, `backup_in_progress`; into a new one 403 without vm:create and whatever an order is refused with
@@ -48,9 +52,14 @@ export class RestoresService {
     projectId: string | null,
     vm: string,
     id: string,
-    body: V1BackupRestore,
+    raw: unknown,
     idem: IdempotentRequest | null,
   ): Promise<V1VM> {
+    // Also when the backup is gone by now.
+    const repeat = await repeatOf<V1VM>(this.database, caller.account_id, idem);
+    if (repeat) return repeat.body;
+    await this.backups.get(caller, projectId, vm, id);
+    const body = await readBody(V1BackupRestore, raw);
     if (body.target === 'new') {
       if (!body.vm) throw fieldError('vm', 'is needed with target new', 'missing');
       return this.intoNew(caller, projectId, vm, id, body.vm, idem);

@@ -168,6 +168,25 @@ describe('restores', () => {
   });
   let shared: ReturnType<typeof backedUp> | undefined;
 
+  it('404 for the ids of the path before 422 for the body; a repeat is answered also when the backup is gone', async () => {
+    const { vm, path } = await backedUp();
+    const other = await backedUp();
+    for (const where of [
+      `vms/${vm}/backups/${randomUUID()}`,
+      `vms/${vm}/backups/${other.id}`,
+      `vms/${vm}/backups/none`,
+    ])
+      for (const body of [{}, { target: 'elsewhere' }, undefined])
+        expect(await restore(where, body)).toMatchObject(refusal(404, 'not_found'));
+    expect(await restore(path, undefined)).toMatchObject(refusal(422, 'validation_error'));
+    const again = { 'idempotency-key': randomUUID() };
+    const copy = { target: 'new', vm: { name: `copy ${randomUUID()}` } };
+    const first = await restore(path, copy, again);
+    expect(first.status).toBe(202);
+    expect((await bench.api('DELETE', path)).body.status).toBe('deleted');
+    expect(await restore(path, copy, again)).toMatchObject({ status: 202, body: { id: first.body.id } });
+  });
+
   it('into a new machine: ordered and paid like any other, in the same project and region', async () => {
     const { vm, path, blob } = await backedUp({ disk_size_gb: 12 });
     const answer = await restore(path, { target: 'new', vm: { name: `copy ${randomUUID()}` } });

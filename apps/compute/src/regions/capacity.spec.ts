@@ -86,6 +86,47 @@ describe('room in a region', () => {
     expect((await bench.internal('POST', `agents/${randomUUID()}/take-over`, { capacity })).status).toBe(404);
   });
 
+  it('a machine larger than the whole region holds up nobody, and is made when the region has grown', async () => {
+    await roomFor(1);
+    const { id: large } = await bench.vm({ vm_plan_id: bench.plans['small'] });
+    await reaches(large, 'queued');
+    // Ordered by others: the queue is everybody's.
+    const brief = await bench.api(
+      'POST',
+      `projects/${randomUUID()}/vms`,
+      bench.order({ ephemeral: true }),
+      bench.stranger,
+    );
+    expect(brief.status).toBe(201);
+    await bench.api('DELETE', `vms/${brief.body.id}`, undefined, bench.stranger);
+    await eventually('its place is free', async () => {
+      await agent.poll();
+      for (const item of agent.wanted.values()) if (item.gone) await agent.observe(item, 'gone');
+      return (await use()).machines === 0;
+    });
+    const { id: small } = await bench.vm();
+    await reaches(small, 'provisioning');
+    expect(await phase(large)).toBe('queued');
+    await roomFor(3);
+    await reaches(large, 'provisioning');
+    await compared();
+  });
+
+  it('others stand behind one that waits, whoever asks: 503 for an ephemeral machine of another account', async () => {
+    await roomFor(3);
+    await agent.run((await bench.vm({ vm_plan_id: bench.plans['small'] })).id);
+    const { id } = await bench.vm({ vm_plan_id: bench.plans['small'] });
+    await reaches(id, 'queued');
+    const answer = await bench.api(
+      'POST',
+      `projects/${randomUUID()}/vms`,
+      bench.order({ ephemeral: true }),
+      bench.stranger,
+    );
+    expect(answer).toMatchObject({ status: 503, body: { error: { code: 'no_capacity' } } });
+    expect(answer.body.error.message).toMatch(/others have waited longer/);
+  });
+
   it('without room a machine waits, paid, with the reason; its paid time begins when it runs; a deletion lets it in', async () => {
     await roomFor(1);
     const first = await agent.run((await bench.vm()).id);
@@ -155,7 +196,8 @@ describe('room in a region', () => {
   });
 
   it('who leaves the queue lets the next one in, and gets the money back', async () => {
-    await roomFor(1);
+    await roomFor(2);
+    await agent.run((await bench.vm()).id);
     const large = (await bench.vm({ vm_plan_id: bench.plans['small'] })).id as string;
     await reaches(large, 'queued');
     const small = (await bench.vm()).id as string;

@@ -15,7 +15,7 @@ type Look = 'placed' | 'full' | 'busy' | 'empty';
 
 /**
  * The queue of a region, as long as the region. Who has waited longest is next, also when a smaller one would fit: nobody is
- * overtaken for ever. Woken by the database when room appears or the queue changes (`vm_use` of the migrations).
+ * overtaken for ever. What is larger than the whole region waits for a larger one and holds up nobody. Woken by the database when room appears or the queue changes (`vm_use` of the migrations).
  */
 @Injectable()
 export class RegionQueueLifecycle extends Lifecycle<{ id: string }> {
@@ -43,12 +43,16 @@ export class RegionQueueLifecycle extends Lifecycle<{ id: string }> {
 
   /** Gives the head of the queue its place when there is room. */
   private async admit(tx: Sql, region: string): Promise<Look> {
-    // Locks the region's row: until the end nobody takes room or joins the queue.
+    // What it can hold stays the same until the end: otherwise a smaller one could pass one that has just become possible.
+    await tx.query('select 1 as held from region where id = $1::uuid for share', [region]);
+    // Locks what is taken of it: until the end nobody takes room or joins the queue.
     await this.capacity.lacking(tx, region, { vcpu: 0, memory_mb: 0, disk_gb: 0 }, false);
     const [head] = await tx.query<Waiting>(
-      `select id, vcpu, memory_mb, disk_gb from vm where region_id = $1::uuid and phase = 'queued' and deleted_at is null
-         and not placed order by queued_at, id limit 1`,
-      [region],
+      `select v.id, v.vcpu, v.memory_mb, v.disk_gb from vm v join region r on r.id = v.region_id
+       where v.region_id = $1::uuid and v.phase = 'queued' and v.deleted_at is null and not v.placed
+         and region_holds(r, v.vcpu, v.memory_mb, v.disk_gb, $2::int)
+       order by v.queued_at, v.id limit 1`,
+      [region, this.capacity.overcommit],
     );
     if (!head) return 'empty';
     // Whoever changes it now wants the region's row next: waiting for one another would be a deadlock.

@@ -3,7 +3,7 @@ import { Inject, Injectable, type OnApplicationBootstrap } from '@nestjs/common'
 import type { OperatorRegion, RegionCapacity, RegionInfo, ResolvedAgent } from '@nebo/contracts';
 import { start, wake } from '@nebo/lifecycle';
 import { Database } from '@nebo/persistence';
-import { conflict, notFound, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { conflict, idOrNull, notFound, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Capacity } from './capacity.service.js';
 
 /** Regions and the tokens of their agents. */
@@ -88,7 +88,7 @@ export class RegionsService implements OnApplicationBootstrap {
     const token = `nebo_region_${randomBytes(32).toString('base64url')}`;
     const rows = await this.database.query<{ id: string }>(
       'update region set token_hash = $2, epoch = epoch + 1 where id = $1::uuid returning id',
-      [regionId, this.runtime.masterKey.hashKey(token)],
+      [idOrNull(regionId), this.runtime.masterKey.hashKey(token)],
     );
     if (rows.length === 0) throw notFound();
     return { id: rows[0]!.id, token };
@@ -116,7 +116,7 @@ export class RegionsService implements OnApplicationBootstrap {
     return this.database.transaction(async (tx) => {
       const [region] = await tx.query<ResolvedAgent>(
         `update region set epoch = epoch + 1, agent_at = now() where id = $1::uuid returning id as region_id, epoch`,
-        [regionId],
+        [idOrNull(regionId)],
       );
       if (!region) throw notFound();
       if (capacity === undefined) return region;

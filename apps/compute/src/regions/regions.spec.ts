@@ -49,6 +49,8 @@ describe('regions', () => {
     });
     expect((await call('POST', 'agents/resolve', { token })).body.epoch).toBe(2);
     expect((await call('POST', 'agents/resolve', { token: `${token}x` })).status).toBe(404);
+    for (const path of ['operator/regions/banana/token', 'agents/banana/take-over'])
+      expect((await call('POST', path)).status).toBe(404);
   });
 
   it('401 without a signed identity, also with one of another door', async () => {

@@ -20,7 +20,7 @@ describe('row-level security', () => {
     await (await sharedPostgres()).stop();
   });
 
-  it.each(['vm', 'vm_interface', 'ssh_key'])(
+  it.each(['vm', 'vm_interface', 'vm_count', 'ssh_key'])(
     '%s: the service’s role sees the rows of the account it works for',
     async (table) => {
       const count = async (account: string) => {

@@ -44,13 +44,15 @@ export class StandingService extends StandingWatch {
     await this.database.transaction(async (tx) => {
       const changed = await tx.query<{ id: string }>(
         `with due as (
-           select id from vm where deleted_at is null and provisioned_at is not null and not suspended
+           select id, true as suspend from vm where deleted_at is null and provisioned_at is not null and not suspended
              and account_id = any($1::uuid[])
            union all
-           select id from vm where suspended and deleted_at is null and account_id <> all($1::uuid[])
-         ), held as (select v.id from vm v join due using (id) order by v.id for update of v)
-         update vm v set suspended = not v.suspended, generation = v.generation + (v.power = 'running')::int,
-           updated_at = now() from held where v.id = held.id returning v.id`,
+           select id, false from vm where suspended and deleted_at is null and account_id <> all($1::uuid[])
+         ), held as (select v.id, due.suspend from vm v join due using (id) order by v.id for update of v)
+         update vm v set suspended = held.suspend, generation = v.generation + (v.power = 'running')::int,
+           updated_at = now() from held
+         -- Looked at again under the lock: another replica may have been first.
+         where v.id = held.id and v.suspended <> held.suspend and v.deleted_at is null returning v.id`,
         [accounts],
       );
       for (const { id } of changed) await wake(tx, 'vm', id);

@@ -90,6 +90,28 @@ describe('machines of accounts without money', () => {
     expect((await agent.see(strange.body.id)).spec.power).toBe('running');
   });
 
+  it('two replicas that compare at once, both before either has written: it is stopped and stays so', async () => {
+    const id = await active();
+    const generation = async () =>
+      (await bench.sql<{ generation: number }>('select generation from vm where id = $1', [id]))[0]!
+        .generation;
+    const both = async () => {
+      const held = await bench.hold('select 1 from vm where id = $1 for update', [id]);
+      const comparing = Promise.all([compare(), compare()]);
+      await held.waiters(2);
+      await held.release();
+      await comparing;
+    };
+    says('suspended');
+    await both();
+    expect(await read(id)).toMatchObject({ status: 'stopping' });
+    expect(await generation()).toBe(2);
+    bench.billing.standing = [];
+    await both();
+    expect(await read(id)).toMatchObject({ status: 'starting' });
+    expect(await generation()).toBe(3);
+  });
+
   it('an event is enough, and none is needed: the comparison finds it; billing that is away changes nothing', async () => {
     const id = await active();
     says('suspended');

@@ -11,8 +11,8 @@ describe('addresses of machines', () => {
     agent = new FakeAgent(bench);
   });
   afterEach(() => {
-    Object.assign(bench.billing, { available: 10n ** 15n });
-    Object.assign(bench.networking, { away: false, refuseAddresses: null });
+    Object.assign(bench.billing, { available: 10n ** 15n, spansAway: false });
+    Object.assign(bench.networking, { away: false, refuseAddresses: null, canPay: () => true });
   });
   afterAll(async () => {
     await bench?.close();
@@ -41,6 +41,15 @@ describe('addresses of machines', () => {
     expect(bench.billing.available).toBe(address);
     bench.billing.available = 400_000_000n + address - 1n;
     expect((await bench.create({ interfaces, ephemeral: true })).status).toBe(402);
+  });
+
+  it('an ephemeral machine with exactly the money that it needs gets its floating IP, although its span is late', async () => {
+    const needed = 400_000_000n + address;
+    Object.assign(bench.billing, { available: needed, spansAway: true });
+    bench.networking.canPay = () => bench.billing.available >= address;
+    const { id } = await bench.vm({ interfaces, ephemeral: true });
+    expect((await agent.run(id)).floating_ips).toHaveLength(1);
+    expect(bench.billing.available).toBe(needed);
   });
 
   it('an interface with its own floating IP: ordered for the claimed port, shown with its status, gone with the machine', async () => {

@@ -4,6 +4,8 @@ import { sharedPostgres } from '@nebo/test-kit';
 import { Bench, eventually, FakeAgent } from '../../test/harness.js';
 import { restOf } from '../catalogue/prices.js';
 import { compute } from '../compute.module.js';
+import { ResizeLifecycle } from './resize.lifecycle.js';
+import { VmResizes } from './vm-resizes.service.js';
 
 const [nano, small, gb] = [240_000_000_000n, 690_000_000_000n, 9_000_000_000n];
 const nanoSize = { vcpu: 1, memory_mb: 1_024, disk_gb: 10 };
@@ -259,6 +261,29 @@ describe('larger machines', () => {
     await agent.observe(item, 'running', { facts: { ...nanoSize, disk_gb: 30 } });
     await ended(id, 'done');
     expect(await charges(id)).toHaveLength(1);
+  });
+
+  it('paid at the moment when its life gives the money back: larger and paid, or neither', async () => {
+    const id = await halfway();
+    bench.billing.captureAway = true;
+    expect((await patch(id, { disk_size_gb: 30 })).status).toBe(503);
+    const [resize] = await bench.sql<{ id: string; vm_id: string; amount: string }>(
+      'select id, account_id, vm_id, amount::text as amount from vm_resize where vm_id = $1',
+      [id],
+    );
+    const { app } = bench.nebo.services.get('compute')!;
+    // Between its look at the change and its writing: it asks whether there is room.
+    const held = await bench.hold('select 1 from region_use where region_id = $1 for update', [bench.region]);
+    bench.billing.captureAway = false;
+    const paying = app.get<VmResizes>(VmResizes).pay(resize!.id);
+    await held.waiters(1);
+    const back = app.get<ResizeLifecycle>(ResizeLifecycle).refunding(resize as never);
+    await Promise.race([back, held.waiters(2)]);
+    await held.release();
+    await Promise.all([paying, back]);
+    const larger = (await read(id)).disk_size === 30;
+    expect(bench.billing.charged(resize!.id) > 0n).toBe(larger);
+    expect(larger).toBe(true);
   });
 
   it('409 while a renewal is under way: its price is that of the present size', async () => {

@@ -152,7 +152,8 @@ export class VmResizes {
     return this.database.transaction(async (tx) => {
       const [held] = await tx.query('select 1 as held from vm where id = $1::uuid for update', [row.vm_id]);
       const vm = held ? await readVm(tx, row.vm_id) : null;
-      const fresh = await this.read(tx, id);
+      // Locked too: its life may be giving the money back at this moment.
+      const fresh = await this.read(tx, id, 'for update');
       if (!vm || !fresh) return 'changed';
       if (fresh.state !== 'open') return fresh.state === 'undone' ? 'changed' : 'paid';
       const refusal = await this.refusal(tx, vm, fresh);
@@ -184,10 +185,10 @@ export class VmResizes {
     await wake(tx, 'vm_resize', id);
   }
 
-  private async read(tx: Sql, id: string): Promise<ResizeRow | null> {
+  private async read(tx: Sql, id: string, lock: '' | 'for update' = ''): Promise<ResizeRow | null> {
     const [row] = await tx.query<ResizeRow>(
       `select id, account_id, vm_id, state, amount::text as amount, paid_until, plan_id, vcpu, memory_mb, disk_gb
-       from vm_resize where id = $1::uuid`,
+       from vm_resize where id = $1::uuid ${lock}`,
       [id],
     );
     return row ?? null;

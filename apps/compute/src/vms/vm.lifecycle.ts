@@ -88,6 +88,8 @@ export class VmLifecycle extends Lifecycle<VmRow> {
   @State({ deadline: minutes(5), onMissed: 'refunding' })
   async attaching(vm: VmRow): Promise<Outcome> {
     if (vm.deleted_at) return this.go('removing');
+    // What was held for its floating IPs is free again before they are ordered. Of a period the charge has done that.
+    if (vm.ephemeral && vm.interfaces.some(({ fip_id }) => fip_id !== null)) await this.money.letGo(vm);
     const claimed: [id: string, vpcId: string, mac: string, address: string][] = [];
     for (const wanted of vm.interfaces) {
       const port = await this.ports.claim(vm, wanted);

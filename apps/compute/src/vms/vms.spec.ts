@@ -43,6 +43,24 @@ describe('machines', () => {
     expect((await bench.internal('GET', `owners/vm/${randomUUID()}`)).status).toBe(404);
   });
 
+  it('the number of machines is kept right, however they come and go', async () => {
+    const counts = async () =>
+      bench.sql(
+        `select coalesce(c.machines, 0) as kept, coalesce(v.machines, 0)::int as counted from vm_count c full join
+           (select account_id, project_id, count(*) as machines from vm where not unlisted group by 1, 2) v
+           using (account_id, project_id) where coalesce(c.machines, 0) <> coalesce(v.machines, 0)`,
+      );
+    const some = await Promise.all([1, 2, 3, 4].map(() => bench.vm()));
+    const made = (await agent.run((await bench.vm()).id)).id;
+    expect(await counts()).toEqual([]);
+    await Promise.all(some.map(({ id }) => bench.api('DELETE', `vms/${id}`)));
+    await bench.api('DELETE', `vms/${made}`);
+    expect(await counts()).toEqual([]);
+    await agent.observe(await agent.see(made, 2), 'gone');
+    await eventually('gone', async () => (await bench.api('GET', `vms/${made}`)).status === 404);
+    expect(await counts()).toEqual([]);
+  });
+
   it('lists what the policy shows, page by page in the order of creation', async () => {
     const project = randomUUID();
     const made: string[] = [];
@@ -58,6 +76,12 @@ describe('machines', () => {
       count: 1,
       total: 3,
     });
+    // From whichever end a page is counted, pages fit together.
+    for (let limit = 1; limit <= 4; limit += 1)
+      for (let offset = 0; offset <= 4; offset += 1)
+        expect((await list(`vms?project_id=${project}&limit=${limit}&offset=${offset}`)).ids).toEqual(
+          made.slice(offset, offset + limit),
+        );
     expect((await list(`projects/${project}/vms`, bench.stranger)).ids).toEqual([]);
     const policyOf = (...statements: [PolicyStatement['effect'], string][]) =>
       keyOf(bench.account, {

@@ -10,7 +10,7 @@ import {
   V1DNSRecordCreate,
   V1DNSRecordUpdate,
 } from '@nebo/contracts';
-import { Caller, Idempotent, type IdempotentRequest } from '@nebo/service-kit';
+import { Caller, Idempotent, type IdempotentRequest, readBody } from '@nebo/service-kit';
 import { RecordsService } from './records.service.js';
 
 const tag = 'dns';
@@ -91,13 +91,14 @@ export class RecordsController {
     body: V1DNSRecordUpdate,
     answer: V1DNSRecord,
   })
-  update(
+  async update(
     @Caller() caller: KeyIdentity,
     @Param('zone_id') zone: string,
     @Param('record_id') id: string,
-    @Body() body: V1DNSRecordUpdate,
+    @Body() raw: unknown,
   ): Promise<V1DNSRecord> {
-    return this.records.update(caller, zone, id, body);
+    await this.records.get(caller, zone, id);
+    return this.records.update(caller, zone, id, await readBody(V1DNSRecordUpdate, raw));
   }
 
   @Delete(':record_id')

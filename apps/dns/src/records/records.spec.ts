@@ -320,6 +320,9 @@ describe('DELETE …/dns_records/{record_id}', () => {
     for (const [method, body] of [
       ['GET', undefined],
       ['PATCH', { ttl: 1 }],
+      // The ids of the path come before what is wrong with the body.
+      ['PATCH', { ttl: 'long' }],
+      ['PATCH', undefined],
       ['DELETE', undefined],
     ] as const) {
       for (const [where, as] of [

@@ -10,7 +10,7 @@ import {
   V1DNSRecordSetCreate,
   V1DNSRecordSetUpdate,
 } from '@nebo/contracts';
-import { Caller, Idempotent, type IdempotentRequest } from '@nebo/service-kit';
+import { Caller, Idempotent, type IdempotentRequest, readBody, readQuery } from '@nebo/service-kit';
 import { RrsetsService } from './rrsets.service.js';
 
 const tag = 'dns';
@@ -22,11 +22,13 @@ class SetsQuery extends PageQuery {
   type?: string | null;
 }
 
+const expectedRevision = 'The revision that is meant; 409 dns_rrset_changed when it is not the present one';
+
 class DeleteQuery {
   @StrField({
     pattern: /^[0-9a-fA-F]{64}$/,
     rule: 'must be a revision: 64 hex digits',
-    description: 'The revision that is meant; 409 dns_rrset_changed when it is not the present one',
+    description: expectedRevision,
   })
   expected_revision!: string;
 }
@@ -100,13 +102,14 @@ export class RrsetsController {
     body: V1DNSRecordSetUpdate,
     answer: V1DNSRecordSet,
   })
-  replace(
+  async replace(
     @Caller() caller: KeyIdentity,
     @Param('zone_id') zone: string,
     @Param('rrset_id') id: string,
-    @Body() body: V1DNSRecordSetUpdate,
+    @Body() raw: unknown,
   ): Promise<V1DNSRecordSet> {
-    return this.sets.replace(caller, zone, id, body);
+    await this.sets.get(caller, zone, id);
+    return this.sets.replace(caller, zone, id, await readBody(V1DNSRecordSetUpdate, raw));
   }
 
   @Delete(':rrset_id')
@@ -118,13 +121,24 @@ export class RrsetsController {
     permission: 'dns_zone:write',
     resource: 'dns_zone',
     status: 204,
+    query: [
+      {
+        name: 'expected_revision',
+        required: true,
+        description: expectedRevision,
+        schema: { type: 'string', pattern: '^[0-9a-fA-F]{64}$' },
+      },
+    ],
   })
   async delete(
     @Caller() caller: KeyIdentity,
     @Param('zone_id') zone: string,
     @Param('rrset_id') id: string,
-    @Query() query: DeleteQuery,
+    @Query() raw: unknown,
   ): Promise<void> {
-    await this.sets.delete(caller, zone, id, query.expected_revision);
+    // What the path names comes before what the query says (interfaces.md, 2).
+    await this.sets.get(caller, zone, id);
+    const { expected_revision } = await readQuery(DeleteQuery, raw);
+    await this.sets.delete(caller, zone, id, expected_revision);
   }
 }

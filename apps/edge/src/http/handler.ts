@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type ServerResponse } from 'node:http';
 import { type Duplex } from 'node:stream';
 import { type TLSSocket } from 'node:tls';
-import { type SafeClient } from '@nebo/safe-net';
 import { type AccessEntry, type AccessHook } from '../observe/access.js';
 import { type EdgeLogger } from '../observe/logger.js';
 import { type AnswerKind, type EdgeMetrics } from '../observe/metrics.js';
@@ -11,7 +10,7 @@ import { forwardWebSocket, responseOn, wantsWebSocket } from '../proxy/websocket
 import { type LiveRoute, type Snapshot } from '../routes/snapshot.js';
 import { type FileCache } from '../static/file-cache.js';
 import { AppliedRules } from '../rules/rules.js';
-import { answerFromElsewhere } from '../rules/elsewhere.js';
+import { type Elsewhere } from '../rules/elsewhere.js';
 import { isThere } from '../static/resolve.js';
 import { serveStatic } from '../static/serve.js';
 import { type AcmeChallenges } from './acme-challenges.js';
@@ -28,7 +27,7 @@ export interface HandlerParts {
   proxy: Proxy;
   proxyOptions: ProxyOptions;
   /** For rewrites that lead outside. */
-  outside: SafeClient;
+  outside: Elsewhere;
   challenges: AcmeChallenges;
   metrics: EdgeMetrics;
   logger: EdgeLogger;
@@ -180,7 +179,7 @@ export class RequestHandler {
     const request = { ...admitted, url: rewritten?.url ?? admitted.url, secure: exchange.secure, requestId };
     if (rewritten && rewritten.origin !== null) {
       const { origin } = rewritten;
-      await answerFromElsewhere(req, res, this.parts.outside, { ...request, origin });
+      await this.parts.outside.answer(req, res, { ...request, origin });
       return;
     }
     switch (live.kind) {

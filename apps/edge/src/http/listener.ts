@@ -71,7 +71,8 @@ export function createListener(options: ListenerOptions): Server {
       answers.delete(res);
       if (saysClose(res)) ended.add(socket);
     });
-    void handler.handle(req, res, secure);
+    // Whatever goes wrong with one answer must not end the process, and with it all others.
+    handler.handle(req, res, secure).catch(() => socket.destroy());
   });
   // `Expect: 100-continue` is answered by Node; anything else is refused by the RFC, here with a body.
   server.on('checkExpectation', (req: IncomingMessage, res: ServerResponse) => {
@@ -83,7 +84,7 @@ export function createListener(options: ListenerOptions): Server {
   server.on('upgrade', (req, socket, head) => {
     // An upgrade behind an answer under way would write into the midst of it.
     if (isEnded(socket) || answersOf(socket).length > 0) socket.destroy();
-    else void handler.upgrade(req, socket, head, secure);
+    else handler.upgrade(req, socket, head, secure).catch(() => socket.destroy());
   });
   server.on('connect', (_req, socket: Duplex) => {
     socket.on('error', () => undefined);

@@ -5,9 +5,13 @@ import { Database } from '@nebo/persistence';
 import { says } from '../events.js';
 import { Settings } from '../settings.js';
 
+/** Accounts that one transaction changes: their balances are held until it ends. */
+const atOnce = 100;
+
 interface Change {
   account_id: string;
-  change: 'low' | 'empty' | 'suspended' | 'resumed';
+  /** Null: nobody needs to hear of it. */
+  change: 'low' | 'empty' | 'suspended' | 'resumed' | null;
   available: bigint;
 }
 
@@ -30,20 +34,29 @@ export class StandingService {
   ) {}
 
   /**
-   * Compares the standing of accounts with their money. Every replica may run it: a change is said once.
+   * Compares the standing of accounts with their money. Every replica may run it: one works, and a change is said once.
    * @param account null: all
    * @returns how many changes there were
    */
-  sweep(account: string | null = null): Promise<number> {
+  async sweep(account: string | null = null): Promise<number> {
+    for (let total = 0; ;) {
+      const { changes, accounts } = await this.round(account);
+      total += changes;
+      if (accounts < atOnce) return total;
+    }
+  }
+
+  private round(account: string | null): Promise<{ changes: number; accounts: number }> {
     const { balanceLow, graceHours } = this.settings;
     return this.database.transaction(async (tx) => {
-      const changes = await tx.query<Change>(
-        'select account_id, change, available from standing_sweep($1::uuid, $2::bigint, $3::int)',
-        [account, balanceLow.toString(), graceHours],
+      const rows = await tx.query<Change>(
+        'select account_id, change, available from standing_sweep($1::uuid, $2::bigint, $3::int, $4::int)',
+        [account, balanceLow.toString(), graceHours, atOnce],
       );
-      for (const { account_id, change, available } of changes)
-        await say(tx, events[change]({ available: available.toString() }, { account: account_id }));
-      return changes.length;
+      const said = rows.filter(({ change }) => change !== null);
+      for (const { account_id, change, available } of said)
+        await say(tx, events[change!]({ available: available.toString() }, { account: account_id }));
+      return { changes: said.length, accounts: new Set(rows.map(({ account_id }) => account_id)).size };
     });
   }
 

@@ -113,6 +113,59 @@ describe('the standing of accounts', () => {
     expect(await words(account_id, 2)).toEqual(['balanceLow', 'balanceEmpty']);
   });
 
+  it('many at once are taken in turns, by one replica at a time; those that are in order again too', async () => {
+    const accounts = await Promise.all(Array.from({ length: 5 }, () => billing.account('1')));
+    for (const { account_id } of accounts) await open(account_id);
+    const turn = () =>
+      billing.sql<{ account_id: string; change: string | null }>(
+        'select account_id, change from standing_sweep(null, 1, 72, 2)',
+      );
+    const seen = new Set<string>();
+    for (let rows = await turn(); rows.length > 0; rows = await turn()) {
+      expect(new Set(rows.map(({ account_id }) => account_id)).size).toBeLessThanOrEqual(2);
+      for (const { account_id } of rows) seen.add(account_id);
+    }
+    for (const { account_id } of accounts) {
+      expect(seen).toContain(account_id);
+      expect(await stateOf(account_id)).toBe('empty');
+    }
+    const client = await billing.connect();
+    await client.query('begin');
+    await client.query("select pg_advisory_xact_lock(hashtextextended('standing_sweep', 0))");
+    await billing.sql('update balance set posted = 1000000000000000 where account_id = any($1::uuid[])', [
+      accounts.map(({ account_id }) => account_id),
+    ]);
+    expect(await standing.sweep()).toBe(0);
+    expect(await stateOf(accounts[0]!.account_id)).toBe('empty');
+    // One account by itself waits for nobody.
+    await standing.sweep(accounts[0]!.account_id);
+    expect(await stateOf(accounts[0]!.account_id)).toBe('in order');
+    await client.query('commit');
+    client.release();
+    await standing.sweep();
+    for (const { account_id } of accounts) expect(await stateOf(account_id)).toBe('in order');
+  });
+
+  it('what may have changed is estimated from above: every account whose standing is wrong is among it', async () => {
+    const { account_id } = await billing.account('10');
+    const [before] = await billing.sql('select * from standing_suspects(0) x where x = $1', [account_id]);
+    expect(before).toBeUndefined();
+    for (const minutes of [1, 59, 61, 200]) {
+      const started_at = new Date(Date.now() - minutes * 60_000).toISOString();
+      await open(account_id, { started_at, amount_per_hour: nano(1), amount_per_month: nano(1_000) });
+      const [row] = await billing.sql<{ available: string; left: string }>(
+        `select g.available::text as available, (b.posted - sum((s.amount_per_hour + div(s.amount_per_month, 672) + 1)
+           * (ceil(extract(epoch from clock_timestamp() - s.charged_until) / 3600) + 1)))::text as left
+         from balance b join span s using (account_id) cross join lateral standing_of(b.account_id) g
+         where b.account_id = $1 group by b.posted, g.available`,
+        [account_id],
+      );
+      expect(Number(row!.left)).toBeLessThanOrEqual(Number(row!.available));
+    }
+    const [after] = await billing.sql('select * from standing_suspects(0) x where x = $1', [account_id]);
+    expect(after).toBeDefined();
+  });
+
   it('an account that never had money is told nothing', async () => {
     const { account_id } = await billing.account();
     await standing.sweep();

@@ -1,7 +1,7 @@
 import { Body, Controller, Get, HttpCode, Post, Query, Res } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { AgentIdentity, WantedAnswer } from '@nebo/contracts';
-import { CallingAgent, clientGone } from '@nebo/service-kit';
+import { CallingAgent, clientGone, idOrNull } from '@nebo/service-kit';
 import type { FastifyReply } from 'fastify';
 import { parseObserved } from './messages.js';
 import { ObservedService } from './observed.service.js';
@@ -21,10 +21,12 @@ export class AgentController {
     @CallingAgent() agent: AgentIdentity,
     @Query('since') since: unknown,
     @Query('wait') wait: unknown,
+    @Query('after') after: unknown,
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<WantedAnswer> {
     const cursor = typeof since === 'string' ? since : null;
-    return this.wanted.since(agent, cursor, waitMs(wait), clientGone(reply));
+    const next = typeof after === 'string' ? idOrNull(after) : null;
+    return this.wanted.since(agent, cursor, waitMs(wait), clientGone(reply), next);
   }
 
   @Post('observed')

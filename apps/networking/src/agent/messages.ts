@@ -25,7 +25,7 @@ function timeOf(value: unknown): string | null {
   return new Date(value).toISOString();
 }
 
-const clean = (text: string) => text.replaceAll('\0', '\ufffd').slice(0, 4_000);
+const clean = (text: string) => text.replaceAll('\0', '\ufffd').slice(0, 4_000).toWellFormed();
 
 /** What facts say of floating IPs. Facts are free: what is not as `VpcFacts` says it is not understood, never refused. */
 function addressesOf(facts: unknown): ObservedAddresses | null {

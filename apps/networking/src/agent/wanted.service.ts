@@ -5,6 +5,9 @@ import { Database, type Sql } from '@nebo/persistence';
 import { addressText, subnetOf } from '../vpcs/subnet.js';
 import type { Topic } from '../shared/topics.js';
 
+/** VPCs in a page of a full answer. */
+const pageSize = 200;
+
 interface WantedRow {
   id: string;
   account_id: string;
@@ -29,6 +32,7 @@ export class WantedService {
    * What changed in a region after a cursor; waits while nothing does.
    * @param since null, or a cursor that is too old or another database's: everything
    * @param waitMs 0 answers at once
+   * @param next of the page before, of everything
    * @throws ApiError 409 `stale_epoch`, also when a newer agent comes while this one waits
    */
   async since(
@@ -36,13 +40,14 @@ export class WantedService {
     since: string | null,
     waitMs: number,
     gone: AbortSignal,
+    next: string | null = null,
   ): Promise<WantedAnswer> {
     const ear = this.changes.listen(`wanted:${agent.region_id}`);
     const over = AbortSignal.any([gone, this.changes.stopping]);
     const end = Date.now() + waitMs;
     try {
       for (;;) {
-        const answer = await this.database.transaction((tx) => this.read(tx, agent, since));
+        const answer = await this.database.transaction((tx) => this.read(tx, agent, since, next));
         const left = end - Date.now();
         if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;
         await ear.next(left, over);
@@ -52,10 +57,15 @@ export class WantedService {
     }
   }
 
-  private async read(tx: Sql, agent: AgentIdentity, since: string | null): Promise<WantedAnswer> {
+  private async read(
+    tx: Sql,
+    agent: AgentIdentity,
+    since: string | null,
+    next: string | null,
+  ): Promise<WantedAnswer> {
     await this.epochs.check(tx, agent);
     const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
-    const after = numberAfter(feed!, since);
+    const after = next === null ? numberAfter(feed!, since) : null;
     const rows = await tx.query<WantedRow>(
       `select v.id, v.account_id, v.generation, v.deleted_at is not null as gone, v.subnet::text as subnet,
          coalesce((select json_agg(json_build_object('id', p.id, 'mac', p.mac::text, 'address', host(p.address)) order by p.address)
@@ -64,11 +74,15 @@ export class WantedService {
            from floating_ip f where f.vpc_id = v.id and f.port_id is not null), '[]') as floating_ips,
          (select json_build_object('id', g.fip_id, 'address', host(g.address))
            from nat_gateway g where g.vpc_id = v.id and g.enabled) as nat
-       from vpc v where v.region_id = $1::uuid and ($2::bigint is null or v.change > $2::bigint)
-       order by v.change nulls first`,
-      [agent.region_id, after?.toString() ?? null],
+       from vpc v where v.region_id = $1::uuid and ${
+         after === null
+           ? `($2::uuid is null or v.id > $2::uuid) order by v.id limit ${pageSize}`
+           : 'v.change > $2::bigint order by v.change'
+       }`,
+      after === null ? [agent.region_id, next] : [agent.region_id, after.toString()],
     );
-    return { cursor: cursorOf(feed!), full: after === null, items: rows.map(wantedVpc) };
+    const more = after === null && rows.length === pageSize ? rows.at(-1)!.id : null;
+    return { cursor: cursorOf(feed!), full: after === null, items: rows.map(wantedVpc), next: more };
   }
 }
 

@@ -13,7 +13,7 @@ import {
   once,
   referenceNotFound,
 } from '@nebo/service-kit';
-import { sayAct } from '../events.js';
+import { type Actor, sayAct } from '../events.js';
 import { AddressMoney, type MonthHeld } from '../floating-ips/address-money.js';
 import {
   endSpan,
@@ -84,8 +84,8 @@ export class NatGatewaysService {
    * A repeat is answered as the first.
    * @throws ApiError 404 for the VPC, and for one without a gateway
    */
-  async disable(caller: KeyIdentity, vpcId: string): Promise<V1NatGateway> {
-    const { account_id } = caller;
+  async disable(by: KeyIdentity | Actor, vpcId: string): Promise<V1NatGateway> {
+    const { account_id } = by;
     return this.database.transaction(async (tx) => {
       const vpc = await this.vpcs.find(tx, account_id, vpcId, true);
       const [gateway] = await tx.query<{ id: string; fip_id: string; address: string; enabled: boolean }>(
@@ -106,7 +106,7 @@ export class NatGatewaysService {
         ]);
         await endSpan(tx, fip_id);
         await wake(tx, 'nat_gateway', id);
-        await sayAct(tx, caller, 'networking_disable_nat_gateway', `vpc:${vpc.id}`, { address, fip_id });
+        await sayAct(tx, by, 'networking_disable_nat_gateway', `vpc:${vpc.id}`, { address, fip_id });
       }
       return this.read(tx, account_id, vpc.id);
     }, account_id);

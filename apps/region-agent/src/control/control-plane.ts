@@ -17,8 +17,16 @@ export interface AgentSession {
 
 /** What one service wants of the region and hears of it. */
 export interface ServicePlane {
-  /** What changed after `since`, everything when it is null; waits up to `waitSeconds` for a change. */
-  wanted(since: string | null, waitSeconds: number, signal: AbortSignal): Promise<WantedAnswer>;
+  /**
+   * What changed after `since`, everything when it is null; waits up to `waitSeconds` for a change.
+   * @param after the `next` of a page before, of everything
+   */
+  wanted(
+    since: string | null,
+    waitSeconds: number,
+    signal: AbortSignal,
+    after?: string | null,
+  ): Promise<WantedAnswer>;
   observed(items: Observed[], signal: AbortSignal): Promise<void>;
   /** The blob's bytes; whoever reads them checks their hash. */
   getBlob(sha256: string, signal: AbortSignal): Promise<Readable>;

@@ -53,8 +53,13 @@ export class HttpControlPlane implements ControlPlane {
     return session;
   }
 
-  wanted(since: string | null, waitSeconds: number, signal: AbortSignal): Promise<WantedAnswer> {
-    return this.wantedOf(this.service, since, waitSeconds, signal);
+  wanted(
+    since: string | null,
+    waitSeconds: number,
+    signal: AbortSignal,
+    after: string | null = null,
+  ): Promise<WantedAnswer> {
+    return this.wantedOf(this.service, since, waitSeconds, signal, after);
   }
 
   observed(items: Observed[], signal: AbortSignal): Promise<void> {
@@ -64,7 +69,8 @@ export class HttpControlPlane implements ControlPlane {
   of(service: string): ServicePlane {
     const base = `/agent/v1/${service}`;
     return {
-      wanted: (since, waitSeconds, signal) => this.wantedOf(base, since, waitSeconds, signal),
+      wanted: (since, waitSeconds, signal, after = null) =>
+        this.wantedOf(base, since, waitSeconds, signal, after),
       observed: (items, signal) => this.observedOf(base, items, signal),
       getBlob: (sha256, signal) => this.getBlobOf(base, sha256, signal),
       putBlob: (sha256, bytes, source, signal) => this.putBlobOf(base, sha256, bytes, source, signal),
@@ -76,9 +82,11 @@ export class HttpControlPlane implements ControlPlane {
     since: string | null,
     waitSeconds: number,
     signal: AbortSignal,
+    after: string | null,
   ): Promise<WantedAnswer> {
     const query = new URLSearchParams({ wait: String(waitSeconds) });
     if (since !== null) query.set('since', since);
+    if (after !== null) query.set('after', after);
     // A control plane that vanished without a word must not hold the agent for ever.
     const answer = await this.call('GET', `${service}/wanted?${query}`, {
       signal,

@@ -3,6 +3,7 @@ import {
   type ArtifactFacts,
   type BlobRef,
   type BuildSpec,
+  type RegionThing,
   type ReplicaFacts,
   type ReplicaSpec,
   type VpcFacts,
@@ -140,6 +141,11 @@ export interface NetworkDriver {
   remove(id: string): Promise<void>;
   /** All that there is, also what an earlier agent made. */
   list(): Promise<VpcObservation[]>;
+  /**
+   * What lies on the host of networks, looked at itself and not by memory, for the audit; absent where there is nothing but
+   * memory.
+   */
+  onHost?(): Promise<RegionThing[]>;
   /** The agent ends; networks and what runs in them go on. */
   stop(): Promise<void>;
   /** Takes all networks away: for an agent whose machines end with it. */

@@ -39,6 +39,12 @@ export class Follower {
         const wait = full ? 0 : Math.min(this.parts.waitSeconds, left);
         const asked = Date.now();
         const answer = await plane.wanted(full ? null : cursor, wait, signal);
+        // All of it before anything of it counts: what is not listed is not wanted.
+        for (let next = answer.next ?? null; answer.full && next !== null;) {
+          const page = await plane.wanted(null, 0, signal, next);
+          answer.items.push(...page.items);
+          next = page.next ?? null;
+        }
         cursor = answer.cursor;
         if (full || answer.full) fullAt = Date.now() + this.parts.fullMs;
         if (quiet) {

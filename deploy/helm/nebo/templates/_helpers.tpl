@@ -110,9 +110,11 @@ is: not by an upgrade, nor by an install after an uninstall or after an install 
 {{- if and $v.regionAgent.enabled (not (or $v.regionAgent.token $v.regionAgent.existingSecret)) -}}
   {{- fail "regionAgent.token is required (or regionAgent.existingSecret) with regionAgent.enabled: mint one in the running installation, see NOTES" -}}
 {{- end -}}
-{{- $replicas := int (index $v.processes "apps-builder").replicas -}}
-{{- if and (gt $replicas 1) (not $v.blobs.existingClaim) (not (has "ReadWriteMany" $v.blobs.accessModes)) -}}
-  {{- fail "processes.apps-builder.replicas above 1 needs ReadWriteMany in blobs.accessModes: all of them write the blobs" -}}
+{{- range $name := list "apps-builder" "compute" -}}
+  {{- $of := include "nebo.blobs" (list $ $name) | fromYaml -}}
+  {{- if and (gt (int (index $v.processes $name).replicas) 1) (not $of.existingClaim) (not (has "ReadWriteMany" $of.accessModes)) -}}
+    {{- fail (printf "processes.%s.replicas above 1 needs ReadWriteMany in %s.accessModes: all of them write the blobs" $name $of.values) -}}
+  {{- end -}}
 {{- end -}}
 {{- if gt (int $v.processes.edge.replicas) 1 -}}
   {{- if $v.edge.persistence.enabled -}}
@@ -124,5 +126,15 @@ is: not by an upgrade, nor by an install after an uninstall or after an install 
 {{- end -}}
 {{- if and $v.ingress.enabled (not (or $v.ingress.api.host $v.ingress.ai.host)) -}}
   {{- fail "ingress.api.host or ingress.ai.host is required with ingress.enabled" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (list root process): where a process keeps blobs, as YAML: its values, their name and the claim's; empty: it keeps none. */}}
+{{- define "nebo.blobs" -}}
+{{- $values := (index . 0).Values -}}
+{{- if eq (index . 1) "apps-builder" -}}
+{{- toYaml (merge (dict "values" "blobs" "claim" "blobs") $values.blobs) -}}
+{{- else if eq (index . 1) "compute" -}}
+{{- toYaml (merge (dict "values" "diskBlobs" "claim" "disk-blobs") $values.diskBlobs) -}}
 {{- end -}}
 {{- end -}}

@@ -91,7 +91,7 @@ seccompProfile:
   value: "8443"
 - name: NEBO_APPS_BUILDER_URL
   value: http://{{ include "nebo.name" (list $root "apps-builder") }}:{{ index $services "apps-builder" | int }}
-{{- else if eq $name "apps-builder" }}
+{{- else if include "nebo.blobs" (list $root $name) }}
 - name: NEBO_BLOB_FOLDER
   value: /var/lib/nebo-blobs
 {{- else if eq $name "inference-router" }}
@@ -239,7 +239,7 @@ livenessProbe:
     {{- if ne $name "region-agent" }}
     - { name: master-key, mountPath: /etc/nebo/master-key, readOnly: true }
     {{- end }}
-    {{- if eq $name "apps-builder" }}
+    {{- if include "nebo.blobs" (list $root $name) }}
     - { name: blobs, mountPath: /var/lib/nebo-blobs }
     {{- else if and (eq $name "inference-router") $values.inferenceRouter.config }}
     - { name: inference, mountPath: /etc/nebo/inference, readOnly: true }
@@ -278,11 +278,12 @@ livenessProbe:
     medium: Memory
     sizeLimit: 64Mi
 {{- end }}
-{{- if eq $name "apps-builder" }}
+{{- with include "nebo.blobs" (list $root $name) | fromYaml }}
 - name: blobs
   persistentVolumeClaim:
-    claimName: {{ default (include "nebo.name" (list $root "blobs")) $values.blobs.existingClaim }}
-{{- else if and (eq $name "inference-router") $values.inferenceRouter.config }}
+    claimName: {{ default (include "nebo.name" (list $root .claim)) .existingClaim }}
+{{- end }}
+{{- if and (eq $name "inference-router") $values.inferenceRouter.config }}
 - name: inference
   configMap:
     name: {{ include "nebo.name" (list $root "inference") }}

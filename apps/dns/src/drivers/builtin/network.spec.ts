@@ -120,12 +120,16 @@ describe('the rate of answers to a network', () => {
     expect(verdicts(rate, 2, '2001:db8::7').answer).toBe(0);
     expect(verdicts(rate, 10, '2001:db8:0:100::1').answer).toBe(10);
     expect(verdicts(rate, 10, 'fe80::1').answer).toBe(10);
+    // As a socket for both families shows them: each in its own network still.
+    expect(verdicts(rate, 2, '::ffff:198.51.100.2').answer).toBe(0);
+    expect(verdicts(rate, 10, '::ffff:192.0.2.1').answer).toBe(10);
     now += 1_000;
     expect(verdicts(rate, 10, '198.51.100.1')).toEqual({ answer: 10, cut: 0, drop: 0 });
   });
 
   it('the loopback is not limited; 0 limits nobody', () => {
     expect(verdicts(new AnswerRate(1, () => now), 50, '127.0.0.1').answer).toBe(50);
+    expect(verdicts(new AnswerRate(1, () => now), 50, '::ffff:127.0.0.1').answer).toBe(50);
     expect(verdicts(new AnswerRate(0, () => now), 50, '198.51.100.1').answer).toBe(50);
   });
 });

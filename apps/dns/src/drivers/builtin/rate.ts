@@ -19,7 +19,9 @@ export class AnswerRate {
     private readonly now: () => number = Date.now,
   ) {}
 
-  verdict(address: string): Verdict {
+  verdict(sender: string): Verdict {
+    // A socket for both families shows IPv4 senders so; all of them together are no network.
+    const address = sender.startsWith('::ffff:') && sender.includes('.') ? sender.slice(7) : sender;
     if (this.perSecond === 0 || address.startsWith('127.') || address === '::1') return 'answer';
     const second = Math.floor(this.now() / 1000);
     if (second !== this.second) {

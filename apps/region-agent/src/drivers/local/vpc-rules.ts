@@ -33,6 +33,7 @@ const doors = `
     ether type arp arp saddr ip 0.0.0.0 iifname . arp saddr ether @macs accept
     ether type ip ip saddr 0.0.0.0 udp sport 68 udp dport 67 accept
     ether type ip udp sport 67 drop
+    ether type ip udp dport 68 drop
     ether type ip iifname . ether saddr . ip saddr @hosts accept
   }
   chain onward {

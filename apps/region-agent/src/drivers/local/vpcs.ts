@@ -1,6 +1,6 @@
 import { readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type VpcFacts, type VpcSpec } from '@nebo/contracts';
+import { type RegionThing, type VpcFacts, type VpcSpec } from '@nebo/contracts';
 import { type AgentLog, silentLog } from '../../agent-log.js';
 import { settledWithin } from '../../system/timing.js';
 import { addressBookFault } from '../address-book.js';
@@ -14,6 +14,7 @@ import { Uplink } from './uplink.js';
 import { type UplinkSettings } from './uplink-mode.js';
 import { makeBridge, openDoor, removeDoors } from './vpc-links.js';
 import { doorOf, routerTable, vpcTables } from './vpc-rules.js';
+import { networkThings } from './vpc-things.js';
 
 /** What is kept of a VPC beside its namespace, so that the next agent knows what it found. */
 interface Kept {
@@ -143,6 +144,11 @@ export class LocalNetworkDriver implements NetworkDriver, PortTaps {
         };
       }),
     );
+  }
+
+  onHost(): Promise<RegionThing[]> {
+    const dir = join(this.root, this.tag);
+    return networkThings({ prefix: this.namespaceOf(''), dir, uplink: this.uplink.space });
   }
 
   async tap(vpcId: string, portId: string, signal: AbortSignal): Promise<PortTap> {

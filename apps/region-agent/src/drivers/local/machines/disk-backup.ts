@@ -6,6 +6,7 @@ import { type AgentLog } from '../../../agent-log.js';
 import { sleep } from '../../../system/timing.js';
 import { GuestAgent } from './guest-agent.js';
 import { type KeptMachine, type MachinePaths } from './machine-folder.js';
+import { checkStandsOn } from './qcow2-header.js';
 import { Qmp } from './qmp.js';
 import { runTool } from './run-tool.js';
 
@@ -72,10 +73,12 @@ export async function backUpRunning(
 
 /**
  * The disk of a machine that does not run. It is copied first, so that the machine may be started meanwhile.
+ * @param base what the disk was made to stand on
  * @param turn as above
  */
 export async function backUpStopped(
   paths: MachinePaths,
+  base: string,
   path: string,
   signal: AbortSignal,
   turn: <T>(work: () => Promise<T>) => Promise<T>,
@@ -84,6 +87,7 @@ export async function backUpStopped(
   const packed = `${path}.part`;
   try {
     await turn(() => copyFile(paths.disk, copy, constants.COPYFILE_FICLONE));
+    await checkStandsOn(copy, base);
     await runTool(['qemu-img', 'convert', '-q', '-f', 'qcow2', '-O', 'qcow2', '-c', copy, packed], signal);
     await rename(packed, path);
     return 'stopped';

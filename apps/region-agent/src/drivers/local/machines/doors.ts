@@ -43,12 +43,12 @@ export async function openDoors(
       }
     },
     scatter: async () => {
-      for (const { vpc_id, id, door } of strangers) {
-        if (!away.delete(door)) continue;
+      const back = strangers.filter(({ door }) => away.delete(door));
+      // All of them first: what is broken off below must leave none in a network that it does not belong to.
+      for (const { door } of back)
         await tool(['ip', '-n', namespace!, 'link', 'set', door.device, 'netns', door.namespace]);
-        // Who made it knows what it needs on its bridge.
-        await taps!.tap(vpc_id, id, signal);
-      }
+      // Who made it knows what it needs on its bridge.
+      for (const { vpc_id, id } of back) await taps!.tap(vpc_id, id, signal);
     },
   };
 }

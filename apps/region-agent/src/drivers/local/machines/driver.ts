@@ -18,6 +18,7 @@ import { machineThings } from './host-things.js';
 import { ImageStore } from './image-store.js';
 import { isMachineId, type KeptMachine, MachineFolders } from './machine-folder.js';
 import { type Accelerator, findQemus } from './qemu.js';
+import { checkStandsOn } from './qcow2-header.js';
 import { Qmp } from './qmp.js';
 import { MachineRunner } from './runner.js';
 import { runTool } from './run-tool.js';
@@ -143,7 +144,10 @@ export class LocalMachineDriver implements MachineDriver {
       signal.throwIfAborted();
       const kept = await turn(() => this.settled(this.known(id)));
       const paths = this.folders.paths(id);
-      if (!this.runner.alive(kept)) return backUpStopped(paths, path, signal, turn);
+      if (!this.runner.alive(kept)) {
+        const base = this.store.path(kept.image.sha256);
+        return backUpStopped(paths, base, path, signal, turn);
+      }
       this.backups.add(id);
       try {
         return await backUpRunning(kept, paths, path, this.options.log, signal, turn);
@@ -266,7 +270,10 @@ export class LocalMachineDriver implements MachineDriver {
       await Qmp.with(monitor, (qmp) =>
         qmp.execute('block_resize', { 'node-name': 'disk', size: disk_gb * gib }),
       );
-    else await runTool(['qemu-img', 'resize', '-q', '-f', 'qcow2', disk, `${disk_gb}G`], signal, 60_000);
+    else {
+      await checkStandsOn(disk, this.store.path(kept.image.sha256));
+      await runTool(['qemu-img', 'resize', '-q', '-f', 'qcow2', disk, `${disk_gb}G`], signal, 60_000);
+    }
     return this.keep({ ...kept, disk_gb });
   }
 

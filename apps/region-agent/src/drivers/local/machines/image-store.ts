@@ -6,6 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { type BlobRef, type MachineSpec } from '@nebo/contracts';
 import { MachineFault } from '../../machine-driver.js';
 import { type BlobAccess } from '../../types.js';
+import { qcow2Links } from './qcow2-header.js';
 import { runTool } from './run-tool.js';
 
 /** How a machine is started past its firmware: files of the store, and the kernel's command line. */
@@ -186,6 +187,10 @@ export class ImageStore {
   /** A qcow2 file may name other files as its backing or data: one that comes from a user must not lead to those of the host. */
   private async checkDisk(sha256: string, signal: AbortSignal): Promise<void> {
     if ((await formatOf(this.path(sha256))) === 'raw') return;
+    const links = await qcow2Links(this.path(sha256));
+    // Before any tool of QEMU looks: some versions open a data file when they are only asked about it.
+    if (links?.backing != null || links?.hasDataFile)
+      throw new MachineFault('the image refers to another file');
     const info = await this.info(sha256, signal);
     const data = (info['format-specific'] as { data?: Record<string, unknown> } | undefined)?.data ?? {};
     if (info['backing-filename'] !== undefined || data['data-file'] !== undefined)

@@ -10,6 +10,7 @@ import { GuestAgent } from './guest-agent.js';
 import { type ImageStore } from './image-store.js';
 import { type KeptMachine, type MachineFolders } from './machine-folder.js';
 import { openDoors } from './doors.js';
+import { checkStandsOn } from './qcow2-header.js';
 import { Qmp } from './qmp.js';
 import {
   type Accelerator,
@@ -88,6 +89,7 @@ export class MachineRunner {
     await this.killAll(kept.id);
     const accelerator = await this.parts.accelerator();
     const version = await (this.version ??= qemuVersion());
+    await checkStandsOn(paths.disk, store.path(kept.image.sha256));
     const seed = fitting(() => seedImage(kept.id, spec));
     await mkdir(paths.run, { recursive: true, mode: 0o700 });
     await writeFile(paths.seed, seed, { mode: 0o600 });
