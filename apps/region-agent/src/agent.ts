@@ -18,6 +18,8 @@ import { WorkerSet } from './reconcile/worker-set.js';
 import { type Worker } from './reconcile/worker.js';
 import { Runs } from './system/runs.js';
 import { Backoff, ignoreAbort, Places, sleep } from './system/timing.js';
+import { ReplicaDesk } from './wake/desk.js';
+import { WakeDoor, type WakeDoorOptions } from './wake/door.js';
 
 export interface RegionAgentOptions {
   controlPlane: ControlPlane;
@@ -28,6 +30,11 @@ export interface RegionAgentOptions {
   drivers?: AgentDrivers;
   /** The guarded proxy for builds and replicas; null: they have no way out. Default: one that the agent runs itself. */
   egress?: Egress | null;
+  /**
+   * How edges wake replicas: a door for other processes, or `here` for an edge of this process (`agent.desk`). Absent:
+   * nobody can, and on-demand replicas run always.
+   */
+  wake?: WakeDoorOptions | 'here' | null;
   settings?: Partial<AgentSettings>;
 }
 
@@ -74,6 +81,9 @@ export class RegionAgent {
   private readonly silent = new Set<string>();
   private readonly outcomes: Outcomes;
   private readonly blobs: BlobAccess;
+  /** Where an edge of this process asks for replicas. */
+  readonly desk: ReplicaDesk;
+  private readonly door: WakeDoor | null;
   private drivers: AgentDrivers | null;
   private proxy: EgressProxy | null = null;
   private places: Places;
@@ -85,6 +95,9 @@ export class RegionAgent {
     const { controlPlane, home, log } = options;
     this.settings = { ...defaults, ...options.settings };
     this.drivers = options.drivers ?? null;
+    this.desk = new ReplicaDesk((id) => this.drivers?.replicas.onDemand(id) ?? null);
+    const { wake = null } = options;
+    this.door = wake === null || wake === 'here' ? null : new WakeDoor(this.desk, wake);
     this.places = new Places(this.settings.builds);
     this.outcomes = new Outcomes(join(home, 'outcomes'));
     const send = this.guarded.bind(this);
@@ -138,6 +151,7 @@ export class RegionAgent {
       this.shipper.start(),
       this.outcomes.start(),
     ]);
+    await this.door?.start();
     this.current = { ...this.current, state: 'connecting', drivers: { ...this.drivers.choices } };
     this.loop = this.follow().catch((error: unknown) => {
       log.error({ error: String((error as Error)?.stack ?? error) }, 'the agent ended by an error');
@@ -170,6 +184,8 @@ export class RegionAgent {
   private async end(state: 'stopped' | 'superseded', graceMs: number): Promise<void> {
     this.current = { ...this.current, state };
     this.stopping.abort();
+    this.desk.close();
+    await this.door?.stop();
     await this.loop;
     await Promise.all([this.workers.stop(), this.networkWorkers.stop(), this.machineWorkers.stop()]);
     await this.drivers?.replicas.stop();
@@ -294,7 +310,9 @@ export class RegionAgent {
     const { log } = this.options;
     if (kind === 'build')
       return new BuildWorker(id, { driver: builds, blobs, shipper, reporter, outcomes, places, log });
-    if (kind === 'replica') return new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log });
+    const wakeable = (this.options.wake ?? null) !== null;
+    if (kind === 'replica')
+      return new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log, wakeable });
     return null;
   }
 

@@ -23,3 +23,5 @@ export {
 } from './drivers/create.js';
 export { probeDrivers, type DriverArea, type DriverChoice, type DriverChoices } from './drivers/probe.js';
 export type * from './drivers/types.js';
+export { WakeDoor, type WakeDoorOptions } from './wake/door.js';
+export { wakeDoorOptions } from './wake/settings.js';

@@ -11,6 +11,7 @@ import {
   type DriverName,
   type Egress,
   type RegionAgent,
+  type WakeDoorOptions,
 } from '../src/index.js';
 import { Runs } from '../src/system/runs.js';
 import { FakeControlPlane } from './fake-control-plane.js';
@@ -69,6 +70,7 @@ export async function startAgent(
   buildLimits: Partial<BuildLimits> = {},
   egress: Egress | null = null,
   networks: DriverName = 'simulated',
+  wake: WakeDoorOptions | 'here' | null = null,
 ): Promise<RegionAgent> {
   const choices = await probeDrivers({
     NEBO_DRIVERS: `builds=${driver},replicas=${driver},networks=${networks}`,
@@ -88,6 +90,7 @@ export async function startAgent(
     home,
     log: testLog,
     drivers,
+    wake,
     settings: { fullMs: 2_000, waitSeconds: 2 },
   });
   await agent.start();

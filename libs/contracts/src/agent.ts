@@ -71,6 +71,19 @@ export interface ReplicaSpec {
   ready_timeout_ms: number;
   env: EnvEntry[];
   log_stream: string;
+  /** May sleep while nobody uses it; null or absent: runs always. */
+  on_demand?: OnDemandSpec | null;
+}
+
+/** When a replica may sleep. The agent decides and reports; waking is asked for by edges (`WakeDesk`), never here. */
+export interface OnDemandSpec {
+  /** Milliseconds without use after which it is put to sleep. */
+  idle_ms: number;
+  /**
+   * It was ready before, so it may begin asleep. False: it is started once to prove that it comes up. A change of this
+   * alone changes nothing for a replica that is there.
+   */
+  proven: boolean;
 }
 
 /** Where a ready replica answers, reported in `facts` of its observation. */
@@ -81,6 +94,10 @@ export interface ReplicaFacts {
   ready_at: string | null;
   /** Whether the replica runs in a sandbox; false is shown wherever the replica is. */
   isolated: boolean;
+  /** The region has an agent that edges can ask to wake it. Without, an on-demand replica runs always. */
+  wakeable: boolean;
+  /** Crashes in a row: ends that were not asked for, none of them after a minute of readiness. */
+  crashes: number;
 }
 
 /** A machine as its region shall make it. */
@@ -136,8 +153,11 @@ export type VpcState = 'active' | 'error' | 'gone';
 /** States that an agent reports of a build. */
 export type BuildState = 'building' | 'success' | 'error' | 'cancelled';
 
-/** States that an agent reports of a replica. `failed` is final for its generation. */
-export type ReplicaState = 'starting' | 'ready' | 'failed' | 'gone';
+/**
+ * States that an agent reports of a replica. `failed` is final for its generation. `sleeping`, only on demand: the first
+ * request starts it; with a reason when its last life ended badly.
+ */
+export type ReplicaState = 'starting' | 'ready' | 'sleeping' | 'failed' | 'gone';
 
 /** One thing the control plane wants; `generation` rises with every change of `spec` or `gone`. */
 export type Wanted =

@@ -23,13 +23,18 @@ export function isRoute(value: unknown): value is Route {
         Number.isSafeInteger(target['artifact_bytes'])
       );
     case 'replicas':
-      return Array.isArray(target['replicas']) && target['replicas'].every(isReplica);
+      return (
+        Array.isArray(target['replicas']) && target['replicas'].every(isReplica) && isWake(target['wake'])
+      );
     case 'none':
       return typeof target['reason'] === 'string';
     default:
       return false;
   }
 }
+
+const isWake = (value: unknown): boolean =>
+  value === undefined || (isRecord(value) && typeof value['id'] === 'string' && value['id'] !== '');
 
 function isReplica(value: unknown): boolean {
   if (!isRecord(value) || typeof value['id'] !== 'string') return false;
