@@ -8,6 +8,8 @@ import { findNatsServer, startSplit } from './split.mjs';
 export interface Installation {
   baseUrl: string;
   aiUrl: string;
+  /** App addresses, plain. */
+  edgeUrl: string;
   account: string;
   key: string;
   inferenceKey: string;
@@ -28,10 +30,11 @@ export const forms: readonly {
     missing: false,
     start: async (env) => {
       const nebo = await Nebo.start(env);
-      const { base_url: baseUrl, ai_url: aiUrl, accounts } = nebo.credentials;
+      const { base_url: baseUrl, ai_url: aiUrl, edge_url: edgeUrl, accounts } = nebo.credentials;
       return {
         baseUrl,
         aiUrl,
+        edgeUrl,
         ...partsOf(accounts[0]!),
         admin: (...words) => nebo.admin(...words),
         stop: () => nebo.dispose(),
@@ -43,10 +46,11 @@ export const forms: readonly {
     missing: findNatsServer() === null,
     start: async (env) => {
       const split = await startSplit({ env });
-      const { baseUrl, aiUrl, credentials } = split;
+      const { baseUrl, aiUrl, edgeUrl, credentials } = split;
       return {
         baseUrl,
         aiUrl,
+        edgeUrl,
         ...partsOf(credentials.accounts[0]!),
         admin: (...words) => split.admin(...words),
         stop: () => split.stop(),

@@ -151,6 +151,8 @@ export async function startSplit({ verbose = false, env: more = {}, only } = {})
       NEBO_EDGE_TLS_PORT: `${ports.edgeTls}`,
       NEBO_DNS_PORT: `${ports.dns}`,
       NEBO_RATE_LIMIT: '0',
+      // Edge and agent are a pair on one host here.
+      NEBO_WAKE: `unix:${join(home, 'wake.sock')}`,
       ...more,
     };
     for (const service of services) {

@@ -65,6 +65,13 @@ const proofs = {
     shown: (n) =>
       `every family of hostile archives × ${n} mutations is refused by the right rule and leaves no file; valid ones come out byte for byte`,
   },
+  'cold-starts': {
+    project: 'e2e',
+    specs: ['src/cold-starts.spec.ts'],
+    size: 1_000,
+    shown: (n) =>
+      `${n} cold starts of apps on demand with bursts of 1 to 50 requests (GET, HEAD, bodies, server-sent events, WebSockets), fewer in the split form: every request served whole, one start a burst; streams keep an app awake; deploys and changes of \`replica_count\` while it sleeps lose nothing`,
+  },
   lifecycle: {
     project: 'libs/lifecycle',
     specs: ['src/processes.spec.ts', 'src/races.spec.ts'],

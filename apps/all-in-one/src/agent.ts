@@ -1,12 +1,14 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { RegionInfo } from '@nebo/contracts';
-import { createRegionAgent, HttpControlPlane } from '@nebo/region-agent';
+import type { RegionInfo, WakeDesk } from '@nebo/contracts';
+import { createRegionAgent, HttpControlPlane, wakeDoorOptions } from '@nebo/region-agent';
 import type { Peers, Runtime } from '@nebo/service-kit';
 
 /** The agent of this process, and what a person should know of its drivers. */
 export interface RunningAgent {
   notes: string[];
+  /** Where the edge of this process asks for apps that sleep. */
+  desk: WakeDesk;
   connected(): boolean;
   stop(): Promise<void>;
 }
@@ -20,6 +22,7 @@ export async function startAgent(runtime: Runtime, peers: Peers, apiUrl: string)
     log: runtime.log.child({ service: 'region-agent' }),
     // Stopping the installation stops everything (design.md, 7): the next start makes it again.
     endsAll: true,
+    wake: wakeDoorOptions(runtime.config.env) ?? 'here',
   });
   await agent.start();
   const notes = Object.entries(agent.status().drivers)
@@ -29,7 +32,12 @@ export async function startAgent(runtime: Runtime, peers: Peers, apiUrl: string)
         ? `${area} are simulated, nothing of them is real (${why})`
         : `${area} are NOT isolated from this machine (${why})`,
     );
-  return { notes, connected: () => agent.status().state === 'connected', stop: () => agent.stop() };
+  return {
+    notes,
+    desk: agent.desk,
+    connected: () => agent.status().state === 'connected',
+    stop: () => agent.stop(),
+  };
 }
 
 async function regionToken(home: string, peers: Peers): Promise<string> {

@@ -158,21 +158,23 @@ async function openDoors(
   const { apiPort, aiPort } = await gateway.start();
   stops.push(() => gateway.stop());
 
-  onStep('starting edge and region agent');
+  onStep('starting region agent and edge');
+  // First, and so stopped last: the edge lets requests end on replicas that still run.
+  const agent = await startAgent(runtime, peers, `http://127.0.0.1:${apiPort}`);
+  stops.push(() => agent.stop());
+  ready('region-agent');
   const edge = createEdge({
     ...edgeSettings(config.env),
     home,
     host: config.text('NEBO_BIND', '127.0.0.1'),
     registry: runtime.figures,
+    wake: agent.desk,
     source: targetRouteSource(runtime.targets.get('apps-builder'), runtime.signer),
     logger: log.child({ service: 'edge' }),
   });
   const { port, tlsPort } = await edge.start();
   stops.push(() => edge.stop());
   ready('edge');
-  const agent = await startAgent(runtime, peers, `http://127.0.0.1:${apiPort}`);
-  stops.push(() => agent.stop());
-  ready('region-agent');
 
   const credentials = await ensureDemo(home, peers, {
     base_url: `http://127.0.0.1:${apiPort}/v1`,

@@ -137,6 +137,18 @@ export class FakeAgent {
     return this.observe(item, 'ready', { facts, at: at.toISOString() });
   }
 
+  /** Ready, and an edge can have it woken; then asleep if so wished. */
+  async onDemand(
+    item: Pick<Wanted, 'kind' | 'id' | 'generation'>,
+    state: 'ready' | 'sleeping' | 'starting',
+    more: { at?: Date; crashes?: number; reason?: string | null } = {},
+  ): Promise<number> {
+    const at = (more.at ?? new Date()).toISOString();
+    const facts = { isolated: false, wakeable: true, crashes: more.crashes ?? 0, ready_at: at };
+    const address = state === 'ready' ? { host: '127.0.0.1', port: 3000, started_at: at } : {};
+    return this.observe(item, state, { facts: { ...facts, ...address }, at, reason: more.reason ?? null });
+  }
+
   /** Removes all that shall go, once there is something. @returns ids */
   async removeGone(): Promise<string[]> {
     await this.poll();
@@ -157,7 +169,12 @@ export class FakeEdge {
     {
       build_id: string | null;
       app_id: string;
-      target: { kind: string; reason?: string; replicas?: { id: string; port: number }[] };
+      target: {
+        kind: string;
+        reason?: string;
+        replicas?: { id: string; port: number }[];
+        wake?: { id: string };
+      };
     }
   >();
   private timer: NodeJS.Timeout | undefined;

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { artifactLimits, extractArchive } from '@nebo/archive';
+import { type WakeDesk } from '@nebo/contracts';
 import { createSafeClient, type SafeClient } from '@nebo/safe-net';
 import { Registry } from 'prom-client';
 import { ArtifactStore, type Extract } from './artifacts/artifact-store.js';
@@ -9,6 +10,7 @@ import { close, createListener, listen } from './http/listener.js';
 import { type AccessHook } from './observe/access.js';
 import { type EdgeLogger, silentLogger } from './observe/logger.js';
 import { createMetrics } from './observe/metrics.js';
+import { createWakeMetrics } from './observe/wake-metrics.js';
 import { Proxy } from './proxy/proxy.js';
 import { RouteFile } from './routes/route-file.js';
 import { type RouteSource } from './routes/route-source.js';
@@ -19,9 +21,10 @@ import { type CertificateSource } from './tls/certificate-source.js';
 import { SecureContexts } from './tls/contexts.js';
 import { LocalCa } from './tls/local-ca.js';
 import { PlatformCertificates } from './tls/platform-certificates.js';
+import { Waker, type WakeTimes } from './wake/waker.js';
 
 /** Times, sizes and counts; milliseconds and bytes. */
-export interface EdgeTuning extends SyncTimes {
+export interface EdgeTuning extends SyncTimes, WakeTimes {
   connectTimeoutMs: number;
   answerTimeoutMs: number;
   headersTimeoutMs: number;
@@ -54,6 +57,10 @@ export const edgeDefaults: Readonly<EdgeTuning> = {
   cacheFileBytes: 256 * 1024,
   keepUnused: 20,
   keepMs: 60_000,
+  wakeQueue: 200,
+  wakeQueueTotal: 2_000,
+  wakeTimeoutMs: 150_000,
+  wakePatienceMs: 10_000,
 };
 
 export interface EdgeOptions {
@@ -78,6 +85,8 @@ export interface EdgeOptions {
   tuning?: Partial<EdgeTuning>;
   /** For rewrites that lead outside; default one that reaches public addresses only, whatever the operator allows elsewhere. */
   outside?: SafeClient;
+  /** The region's agent, which wakes apps that sleep; absent: nobody does. */
+  wake?: WakeDesk;
   /** Unpacks artifacts; default `extractArchive` with `artifactLimits`. */
   extract?: Extract;
 }
@@ -118,7 +127,8 @@ export interface Edge {
 export function createEdge(options: EdgeOptions): Edge {
   const tuning: EdgeTuning = { ...edgeDefaults, ...options.tuning };
   const logger = options.logger ?? silentLogger;
-  const metrics = createMetrics(options.registry ?? new Registry());
+  const registry = options.registry ?? new Registry();
+  const metrics = createMetrics(registry);
   const appsDomain = (options.appsDomain ?? 'apps.localhost').toLowerCase();
   const folder = join(options.home, 'edge');
   const extract: Extract =
@@ -158,6 +168,12 @@ export function createEdge(options: EdgeOptions): Edge {
   );
   sync.onApplied((_version, routes) => certificates.prepare(routes));
   const proxy = new Proxy(tuning, metrics);
+  const waker = new Waker({
+    desk: options.wake ?? null,
+    times: tuning,
+    metrics: createWakeMetrics(registry),
+    connect: (replica) => proxy.connect(replica),
+  });
   let state: EdgeStatus['state'] = 'new';
   let ports: { port: number; tlsPort: number } | null = null;
   let stopping: Promise<void> | null = null;
@@ -169,6 +185,7 @@ export function createEdge(options: EdgeOptions): Edge {
     proxyOptions: tuning,
     outside: new Elsewhere(options.outside ?? createSafeClient()),
     challenges: new AcmeChallenges(options.source, logger),
+    waker,
     metrics,
     logger,
     onAccess: options.onAccess,
@@ -193,7 +210,7 @@ export function createEdge(options: EdgeOptions): Edge {
     await Promise.all([close(plain, tuning.stopGraceMs), close(secure, tuning.stopGraceMs), sync.stop()]);
     clearTimeout(cut);
     handler.openWebSockets.forEach((socket) => socket.destroy());
-    await Promise.all([proxy.stop(), store.stop(), certificates.stop()]);
+    await Promise.all([waker.stop(), proxy.stop(), store.stop(), certificates.stop()]);
     state = 'stopped';
   };
 

@@ -15,3 +15,4 @@ export { type AccessEntry, type AccessHook } from './observe/access.js';
 export { type EdgeLogger } from './observe/logger.js';
 export { type Certificate, type CertificateSource } from './tls/certificate-source.js';
 export { LocalCa } from './tls/local-ca.js';
+export { HttpWakeDesk } from './wake/http-desk.js';

@@ -17,7 +17,24 @@ describe('settings', () => {
       home: '/data',
       appsDomain: 'apps.localhost',
       appsBuilderUrl: null,
+      wakeDoor: null,
+      tuning: { wakeQueue: 200, wakeQueueTotal: 2_000, wakeTimeoutMs: 150_000 },
     });
+  });
+
+  it('the agent that wakes apps: by socket or by address', () => {
+    const of = (env: Record<string, string>) => edgeSettings({ NEBO_HOME: '/data', ...env });
+    expect(of({ NEBO_WAKE: 'unix:/run/wake.sock' }).wakeDoor).toEqual({
+      address: { socketPath: '/run/wake.sock' },
+      token: null,
+    });
+    const token = 'x'.repeat(32);
+    expect(of({ NEBO_WAKE: 'http://[::1]:4010', NEBO_WAKE_TOKEN: token }).wakeDoor).toEqual({
+      address: { host: '::1', port: 4010 },
+      token,
+    });
+    const tuning = of({ NEBO_WAKE_QUEUE: '5', NEBO_WAKE_QUEUE_TOTAL: '6', NEBO_WAKE_TIMEOUT: '7' });
+    expect(tuning.tuning).toEqual({ wakeQueue: 5, wakeQueueTotal: 6, wakeTimeoutMs: 7_000 });
   });
 
   it.each([
@@ -30,6 +47,13 @@ describe('settings', () => {
     ['NEBO_APPS_DOMAIN', '*.x.org'],
     ['NEBO_APPS_BUILDER_URL', 'localhost:1'],
     ['NEBO_HOME', 'a\0b'],
+    ['NEBO_WAKE', 'unix:relative.sock'],
+    ['NEBO_WAKE', `unix:/${'long/'.repeat(30)}sock`],
+    ['NEBO_WAKE', 'https://127.0.0.1:4010'],
+    ['NEBO_WAKE', 'http://127.0.0.1:4010/path'],
+    ['NEBO_WAKE_QUEUE', '0'],
+    ['NEBO_WAKE_QUEUE_TOTAL', 'many'],
+    ['NEBO_WAKE_TIMEOUT', '3601'],
   ])('%s=%j stops the start and is named', (name, value) => {
     expect(() => edgeSettings({ [name]: value })).toThrow(name);
   });

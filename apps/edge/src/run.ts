@@ -5,6 +5,7 @@ import { type EdgeLogger } from './observe/logger.js';
 import { type RouteSource } from './routes/route-source.js';
 import { targetRouteSource } from './routes/target-route-source.js';
 import { edgeSettings } from './settings.js';
+import { HttpWakeDesk } from './wake/http-desk.js';
 
 /** The whole stop ends before this, come what may: 10 s is what an operator waits (design.md section 7). */
 const STOP_MS = 9_500;
@@ -17,8 +18,12 @@ export async function runEdge(logger: EdgeLogger): Promise<Edge> {
   }
   const source: RouteSource =
     settings.appsBuilderUrl === null ? nobody : controlPlane(settings.appsBuilderUrl);
+  const { wakeDoor } = settings;
+  if (wakeDoor === null) logger.warn({}, 'NEBO_WAKE is not set: apps that sleep cannot be woken from here');
+  const desk = wakeDoor && new HttpWakeDesk(wakeDoor.address, wakeDoor.token);
   const edge = createEdge({
     ...settings,
+    ...(desk ? { wake: desk } : {}),
     source,
     logger,
     onAccess: (entry) => logger.info(entry, 'request'),
@@ -28,7 +33,8 @@ export async function runEdge(logger: EdgeLogger): Promise<Edge> {
     if (asked) return;
     asked = true;
     setTimeout(() => process.exit(1), STOP_MS).unref();
-    edge.stop().then(
+    const stopped = edge.stop().finally(() => desk?.close());
+    stopped.then(
       () => process.exit(0),
       (error: unknown) => {
         logger.error({ err: error }, 'the edge did not stop cleanly');

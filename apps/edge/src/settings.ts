@@ -1,6 +1,8 @@
 import { homedir } from 'node:os';
 import { isAbsolute, resolve } from 'node:path';
+import { parseWakeAddress, type WakeAddress } from '@nebo/contracts';
 import { isRouteHost } from './http/host.js';
+import { type WakeTimes } from './wake/waker.js';
 
 export interface EdgeSettings {
   port: number;
@@ -10,11 +12,15 @@ export interface EdgeSettings {
   appsDomain: string;
   /** Origin of apps-builder; null serves what is stored on disk. */
   appsBuilderUrl: string | null;
+  /** Where the region's agent is asked to wake apps; null: it is in this process, or nobody is. */
+  wakeDoor: { address: WakeAddress; token: string | null } | null;
+  tuning: Pick<WakeTimes, 'wakeQueue' | 'wakeQueueTotal' | 'wakeTimeoutMs'>;
 }
 
 /**
  * Settings of the edge from the environment: `NEBO_EDGE_PORT` (8080), `NEBO_EDGE_TLS_PORT` (8443), `NEBO_HOME` (`.nebo`),
- * `NEBO_APPS_DOMAIN` (apps.localhost), `NEBO_APPS_BUILDER_URL`.
+ * `NEBO_APPS_DOMAIN` (apps.localhost), `NEBO_APPS_BUILDER_URL`, `NEBO_WAKE` and `NEBO_WAKE_TOKEN` (none), `NEBO_WAKE_QUEUE`
+ * (200), `NEBO_WAKE_QUEUE_TOTAL` (2000), `NEBO_WAKE_TIMEOUT` (150 s).
  * @throws Error that names the setting when its value is none
  */
 export function edgeSettings(env: Record<string, string | undefined> = process.env): EdgeSettings {
@@ -33,7 +39,38 @@ export function edgeSettings(env: Record<string, string | undefined> = process.e
     throw new Error(`NEBO_APPS_BUILDER_URL must be an http or https URL, not "${url}"`);
   }
   const path = home.startsWith('~/') ? homedir() + home.slice(1) : home;
-  return { port, tlsPort, home: isAbsolute(path) ? path : resolve(path), appsDomain, appsBuilderUrl: url };
+  return {
+    port,
+    tlsPort,
+    home: isAbsolute(path) ? path : resolve(path),
+    appsDomain,
+    appsBuilderUrl: url,
+    wakeDoor: wakeDoorOf(env),
+    tuning: {
+      wakeQueue: countOf(env, 'NEBO_WAKE_QUEUE', 200, 100_000),
+      wakeQueueTotal: countOf(env, 'NEBO_WAKE_QUEUE_TOTAL', 2_000, 1_000_000),
+      wakeTimeoutMs: countOf(env, 'NEBO_WAKE_TIMEOUT', 150, 3_600) * 1_000,
+    },
+  };
+}
+
+function wakeDoorOf(env: Record<string, string | undefined>): EdgeSettings['wakeDoor'] {
+  const text = env['NEBO_WAKE'] || null;
+  if (text === null) return null;
+  try {
+    return { address: parseWakeAddress(text), token: env['NEBO_WAKE_TOKEN'] || null };
+  } catch (error) {
+    throw new Error(`NEBO_WAKE: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function countOf(env: Record<string, string | undefined>, name: string, usual: number, max: number): number {
+  const text = env[name];
+  if (text === undefined || text === '') return usual;
+  const count = /^\d{1,7}$/.test(text) ? Number(text) : NaN;
+  if (!(count >= 1 && count <= max))
+    throw new Error(`${name} must be a whole number from 1 to ${max}, not "${text}"`);
+  return count;
 }
 
 function portOf(env: Record<string, string | undefined>, name: string, usual: number): number {

@@ -24,6 +24,8 @@ import { WorkerSet } from './reconcile/worker-set.js';
 import { type Worker } from './reconcile/worker.js';
 import { Runs } from './system/runs.js';
 import { Backoff, ignoreAbort, Places, sleep } from './system/timing.js';
+import { ReplicaDesk } from './wake/desk.js';
+import { WakeDoor, type WakeDoorOptions } from './wake/door.js';
 
 export interface RegionAgentOptions {
   controlPlane: ControlPlane;
@@ -40,6 +42,11 @@ export interface RegionAgentOptions {
    * another one has taken never touches them: they are the other one's now.
    */
   endsAll?: boolean;
+  /**
+   * How edges wake replicas: a door for other processes, or `here` for an edge of this process (`agent.desk`). Absent:
+   * nobody can, and on-demand replicas run always.
+   */
+  wake?: WakeDoorOptions | 'here' | null;
   settings?: Partial<AgentSettings>;
 }
 
@@ -100,6 +107,9 @@ export class RegionAgent {
   private readonly runPlaces: Places;
   private readonly blobs: BlobAccess;
   private readonly machineBlobs: BlobAccess;
+  /** Where an edge of this process asks for replicas. */
+  readonly desk: ReplicaDesk;
+  private readonly door: WakeDoor | null;
   private drivers: AgentDrivers | null;
   private proxy: EgressProxy | null = null;
   private places: Places;
@@ -112,6 +122,9 @@ export class RegionAgent {
     const { controlPlane, home, log } = options;
     this.settings = { ...defaults, ...settingsOf(process.env), ...options.settings };
     this.drivers = options.drivers ?? null;
+    this.desk = new ReplicaDesk((id) => this.drivers?.replicas.onDemand(id) ?? null);
+    const { wake = null } = options;
+    this.door = wake === null || wake === 'here' ? null : new WakeDoor(this.desk, wake);
     this.places = new Places(this.settings.builds);
     this.backupPlaces = new Places(this.settings.backups);
     this.outcomes = new Outcomes(join(home, 'outcomes'));
@@ -174,6 +187,7 @@ export class RegionAgent {
       this.outcomes.start(),
       this.runRecords.start(),
     ]);
+    await this.door?.start();
     this.current = { ...this.current, state: 'connecting', drivers: { ...this.drivers.choices } };
     this.loop = this.follow().catch((error: unknown) => {
       log.error({ error: String((error as Error)?.stack ?? error) }, 'the agent ended by an error');
@@ -206,6 +220,8 @@ export class RegionAgent {
   private async end(state: 'stopped' | 'superseded', graceMs: number): Promise<void> {
     this.current = { ...this.current, state };
     this.stopping.abort();
+    this.desk.close();
+    await this.door?.stop();
     await this.loop;
     await Promise.all([this.workers.stop(), this.networkWorkers.stop(), this.machineWorkers.stop()]);
     await this.drivers?.replicas.stop();
@@ -364,7 +380,9 @@ export class RegionAgent {
       const { runRecords: records, runPlaces } = this;
       return new RunWorker(id, { driver: jobs, blobs, shipper, reporter, records, places: runPlaces, log });
     }
-    if (kind === 'replica') return new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log });
+    const wakeable = (this.options.wake ?? null) !== null;
+    if (kind === 'replica')
+      return new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log, wakeable });
     return null;
   }
 

@@ -24,3 +24,5 @@ export {
 export { probeDrivers, type DriverArea, type DriverChoice, type DriverChoices } from './drivers/probe.js';
 export type * from './drivers/types.js';
 export { doorOf } from './drivers/local/vpc-rules.js';
+export { WakeDoor, type WakeDoorOptions } from './wake/door.js';
+export { wakeDoorOptions } from './wake/settings.js';

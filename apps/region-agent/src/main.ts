@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path';
 import { pino } from 'pino';
 import { createRegionAgent } from './agent.js';
 import { HttpControlPlane } from './control/http-control-plane.js';
+import { wakeDoorOptions } from './wake/settings.js';
 
 const {
   NEBO_API_URL: url = 'http://127.0.0.1:4000',
@@ -13,6 +14,7 @@ const agent = createRegionAgent({
   controlPlane: new HttpControlPlane({ url, token }),
   home: join(resolve(home), 'region-agent'),
   log: pino({ name: 'region-agent' }),
+  wake: wakeDoorOptions(process.env),
 });
 for (const name of ['SIGTERM', 'SIGINT'] as const)
   process.once(name, () => void agent.stop().then(() => process.exit(0)));

@@ -11,6 +11,7 @@ import {
   type DriverName,
   type Egress,
   type RegionAgent,
+  type WakeDoorOptions,
 } from '../src/index.js';
 import { Runs } from '../src/system/runs.js';
 import { FakeControlPlane } from './fake-control-plane.js';
@@ -70,6 +71,7 @@ export async function startAgent(
   egress: Egress | null = null,
   networks: DriverName = 'simulated',
   endsAll = false,
+  wake: WakeDoorOptions | 'here' | null = null,
 ): Promise<RegionAgent> {
   const choices = await probeDrivers({
     NEBO_DRIVERS: `builds=${driver},replicas=${driver},networks=${networks},machines=simulated`,
@@ -90,6 +92,7 @@ export async function startAgent(
     log: testLog,
     drivers,
     endsAll,
+    wake,
     settings: { fullMs: 2_000, waitSeconds: 2 },
   });
   await agent.start();

@@ -225,7 +225,9 @@ for (const driver of drivers) {
       it('three crashes before it was ready: failed with code and last line', async () => {
         const crash = `console.log('starting'); console.error('no database'); process.exit(3)`;
         on.plane.want('crash', 1, await replicaOf(on.plane, 'crash', crash));
-        expect((await on.plane.see('crash', 'failed')).reason).toBe('exited with code 3: no database');
+        expect((await on.plane.see('crash', 'failed')).reason).toBe(
+          'exited with code 3: no database\nThe end of its log:\n  starting\n  no database',
+        );
         await eventually(
           () => on.plane.lines('replica-crash').filter((line) => line === 'starting').length === 3,
         );

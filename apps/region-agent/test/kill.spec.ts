@@ -2,7 +2,8 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type ReplicaFacts } from '@nebo/contracts';
+import { type ReplicaFacts, type ReplicaHold } from '@nebo/contracts';
+import { Agent } from 'undici';
 import { marked } from '../src/system/processes.js';
 import { homeTag } from '../src/system/runs.js';
 import { bundleAgent } from './agent-bundle.js';
@@ -39,6 +40,7 @@ describe('kill -9 of the agent', () => {
       NEBO_REGION_TOKEN: plane.token,
       NEBO_HOME: work,
       NEBO_DRIVERS: `builds=${driver},replicas=${driver}`,
+      NEBO_WAKE: `unix:${join(work, 'wake.sock')}`,
     };
     const child = spawn(process.execPath, [bundle], { env, stdio: ['ignore', 'ignore', 'inherit'] });
     agents.push(child);
@@ -48,6 +50,18 @@ describe('kill -9 of the agent', () => {
   const hello = async (id: string) => {
     const facts = plane.latest(id)!.facts as unknown as ReplicaFacts;
     return (await (await fetch(`http://${facts.host}:${facts.port}/`)).json()) as { pid: number };
+  };
+  /** Asks the agent for a hold, as an edge does. */
+  const hold = async (id: string) => {
+    const agent = new Agent({ connect: { socketPath: join(work, 'wake.sock') } });
+    try {
+      const path = `/wake/v1/replicas/${id}/hold`;
+      const query = { holder: 'edge.1' };
+      const answer = await agent.request({ origin: 'http://agent', method: 'POST', path, query });
+      return { status: answer.statusCode, ...((await answer.body.json()) as { hold?: ReplicaHold }) };
+    } finally {
+      await agent.destroy();
+    }
   };
   /** Command lines with the words by which the tests' processes are known. */
   const running = async (word: string) => {
@@ -60,6 +74,50 @@ describe('kill -9 of the agent', () => {
 
   for (const driver of ['simulated', 'local']) {
     const run = driver === 'local' && missing !== null ? it.skip : it;
+    run(
+      `${driver}: killed while a replica sleeps and while it starts: the next agent wakes it`,
+      async () => {
+        const slow = `setTimeout(() => { ${helloServer} }, Number(process.env.SLOW))`;
+        const spec = async (proven: boolean) =>
+          replicaOf(plane, 'nap', slow, {
+            on_demand: { idle_ms: 500, proven },
+            env: [{ name: 'SLOW', value: '1500', secret: false }],
+          });
+        const first = start(driver);
+        plane.want('nap', 1, await spec(false));
+        await plane.see('nap', 'sleeping', 30_000);
+        // It is known to come up, so the next agent begins with it asleep.
+        plane.want('nap', 1, await spec(true));
+        first.kill('SIGKILL');
+        plane.observed.length = 0;
+
+        const second = start(driver);
+        await plane.see('nap', 'sleeping', 30_000);
+        expect(plane.observed.filter((item) => item.id === 'nap' && item.state === 'ready')).toEqual([]);
+        const broken = hold('nap').then(
+          () => 'answered',
+          () => 'broken',
+        );
+        await eventually(() => plane.latest('nap')?.state === 'starting');
+        await eventually(async () => (await running('process.env.SLOW')) + (await running('server.js')) > 0);
+        second.kill('SIGKILL');
+        expect(await broken).toBe('broken');
+        plane.observed.length = 0;
+
+        start(driver);
+        await plane.see('nap', 'sleeping', 30_000);
+        const woken = await hold('nap');
+        expect(woken).toMatchObject({ status: 200, hold: { started: true } });
+        const { host, port } = woken.hold!;
+        expect(await (await fetch(`http://${host}:${port}/`)).json()).toMatchObject({ hello: 'world' });
+
+        const last = agents.at(-1)!;
+        last.kill('SIGTERM');
+        await new Promise((resolve) => last.once('exit', resolve));
+        expect(await marked((mark) => mark.startsWith(`${homeTag(home())}:`))).toEqual([]);
+      },
+      120_000,
+    );
     run(
       `${driver}: the next agent ends what was left and makes it anew; SIGTERM leaves nothing`,
       async () => {

@@ -87,6 +87,19 @@ export interface ReplicaSpec {
   ready_timeout_ms: number;
   env: EnvEntry[];
   log_stream: string;
+  /** May sleep while nobody uses it; null or absent: runs always. */
+  on_demand?: OnDemandSpec | null;
+}
+
+/** When a replica may sleep. The agent decides and reports; waking is asked for by edges (`WakeDesk`), never here. */
+export interface OnDemandSpec {
+  /** Milliseconds without use after which it is put to sleep. */
+  idle_ms: number;
+  /**
+   * It was ready before, so it may begin asleep. False: it is started once to prove that it comes up. A change of this
+   * alone changes nothing for a replica that is there.
+   */
+  proven: boolean;
 }
 
 /** Where a ready replica answers, reported in `facts` of its observation. */
@@ -97,6 +110,10 @@ export interface ReplicaFacts {
   ready_at: string | null;
   /** Whether the replica runs in a sandbox; false is shown wherever the replica is. */
   isolated: boolean;
+  /** The region has an agent that edges can ask to wake it. Without, an on-demand replica runs always. */
+  wakeable: boolean;
+  /** Crashes in a row: ends that were not asked for, none of them after a minute of readiness. */
+  crashes: number;
 }
 
 /** One run of a job: a command in a revision's artifact, once. */
@@ -233,8 +250,11 @@ export type VpcState = 'active' | 'error' | 'gone';
 /** States that an agent reports of a build. */
 export type BuildState = 'building' | 'success' | 'error' | 'cancelled';
 
-/** States that an agent reports of a replica. `failed` is final for its generation. */
-export type ReplicaState = 'starting' | 'ready' | 'failed' | 'gone';
+/**
+ * States that an agent reports of a replica. `failed` is final for its generation. `sleeping`, only on demand: the first
+ * request starts it; with a reason when its last life ended badly.
+ */
+export type ReplicaState = 'starting' | 'ready' | 'sleeping' | 'failed' | 'gone';
 
 /** States that an agent reports of a run. Before `running` has been taken nothing is started; all others are final. */
 export type RunState = 'running' | 'success' | 'error' | 'timeout' | 'cancelled';

@@ -18,6 +18,7 @@ export * from './internal/routes.js';
 export * from './internal/slices.js';
 export * from './internal/standing.js';
 export * from './internal/usage.js';
+export * from './internal/wake.js';
 export * from './key-format.js';
 export * from './money.js';
 export * from './operation.js';

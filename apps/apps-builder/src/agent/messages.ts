@@ -6,7 +6,7 @@ import { idOrNull, validationError } from '@nebo/service-kit';
  */
 const states = {
   build: ['building', 'success', 'error', 'cancelled'],
-  replica: ['starting', 'ready', 'failed', 'gone'],
+  replica: ['starting', 'ready', 'sleeping', 'failed', 'gone'],
   run: ['running', 'success', 'error', 'timeout', 'cancelled'],
 } as const;
 

@@ -62,13 +62,14 @@ export class ObservedService {
   }
 
   private async replica(tx: Sql, { region_id }: AgentIdentity, item: Observed): Promise<number> {
-    const { host, port, isolated, started_at, ready_at } = replicaFacts(item.facts);
+    const { host, port, isolated, started_at, ready_at, wakeable, crashes } = replicaFacts(item.facts);
     const rows = await tx.query<{ app_id: string; news: boolean }>(
       `with before as (
-         select id, observed_generation, observed_state, host, port from replica where id = $1::uuid and region_id = $2::uuid for update)
+         select id, observed_generation, observed_state, host, port, wakeable, crashes from replica where id = $1::uuid and region_id = $2::uuid for update)
        update replica r set observed_generation = $3::int, observed_state = $4, observed_reason = $5, observed_at = $6::timestamptz,
          received_at = now(), host = coalesce($7, r.host), port = coalesce($8::int, r.port), isolated = coalesce($9::boolean, r.isolated),
          started_at = coalesce($10::timestamptz, r.started_at), ready_at = coalesce($11::timestamptz, r.ready_at),
+         wakeable = coalesce($12::boolean, r.wakeable), crashes = coalesce($13::int, r.crashes),
          ended_at = case when r.gone and $3::int = r.generation and $4 = 'gone' then now() end
        from before b
        where r.id = b.id and $3::int <= r.generation and r.ended_at is null
@@ -76,8 +77,8 @@ export class ObservedService {
            or ($3::int = r.observed_generation and r.observed_state <> 'failed'
              -- The agent's clock may be set back: a minute after the last word, any word is newer.
              and ($6::timestamptz > r.observed_at or r.received_at < now() - interval '1 minute')))
-       returning r.app_id, (b.observed_generation, b.observed_state, b.host, b.port)
-         is distinct from (r.observed_generation, r.observed_state, r.host, r.port) as news`,
+       returning r.app_id, (b.observed_generation, b.observed_state, b.host, b.port, b.wakeable, b.crashes)
+         is distinct from (r.observed_generation, r.observed_state, r.host, r.port, r.wakeable, r.crashes) as news`,
       [
         item.id,
         region_id,
@@ -90,6 +91,8 @@ export class ObservedService {
         isolated,
         started_at,
         ready_at,
+        wakeable,
+        crashes,
       ],
     );
     // The periodic full report says mostly what is known; it must not have every app looked at again.
@@ -104,11 +107,16 @@ const time = (value: unknown): string | null =>
   typeof value === 'string' && !Number.isNaN(Date.parse(value)) ? new Date(value).toISOString() : null;
 
 function replicaFacts(facts: Record<string, unknown>) {
-  const { port, isolated } = facts;
+  const { port, isolated, wakeable, crashes } = facts;
   return {
     host: text(facts['host']),
     port: typeof port === 'number' && Number.isInteger(port) && port > 0 && port < 65_536 ? port : null,
     isolated: typeof isolated === 'boolean' ? isolated : null,
+    wakeable: typeof wakeable === 'boolean' ? wakeable : null,
+    crashes:
+      typeof crashes === 'number' && Number.isInteger(crashes) && crashes >= 0
+        ? Math.min(crashes, 1_000_000)
+        : null,
     started_at: time(facts['started_at']),
     ready_at: time(facts['ready_at']),
   };

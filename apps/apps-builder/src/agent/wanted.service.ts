@@ -50,6 +50,8 @@ interface ReplicaRow {
   memory_mb: number;
   readiness_path: string;
   ready_timeout_ms: number;
+  idle_ms: number | null;
+  proven: boolean;
 }
 
 /** What a region shall make so. The only place where variables are opened. */
@@ -123,7 +125,7 @@ export class WantedService {
     const rows = await tx.query<ReplicaRow>(
       `select p.id, p.generation, p.gone, coalesce(p.change, 0) as change, p.account_id, p.app_id, r.build_id, r.env,
          b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, b.start_command, r.vcpu, r.memory_mb, p.readiness_path,
-         p.ready_timeout_ms
+         p.ready_timeout_ms, p.idle_ms, p.ready_at is not null as proven
        from replica p join revision r on r.id = p.revision_id join build b on b.id = r.build_id
        where p.region_id = $1::uuid and ($2::bigint is null or p.change > $2::bigint) and p.ended_at is null`,
       [regionId, after?.toString() ?? null],
@@ -176,6 +178,7 @@ export class WantedService {
       ready_timeout_ms: row.ready_timeout_ms,
       env: this.env(row),
       log_stream: row.id,
+      on_demand: row.idle_ms === null ? null : { idle_ms: row.idle_ms, proven: row.proven },
     };
     return { kind: 'replica', id: row.id, generation: row.generation, gone: row.gone, spec };
   }

@@ -293,7 +293,7 @@ describe('rollouts', () => {
   });
 
   it('scaling: more replicas beside the running ones, fewer after a drain; size makes a new revision at once', async () => {
-    const made = await bench.app();
+    const made = await bench.app({ replica_count: 1 });
     const { id, replicas } = await live(made.id);
     await bench.api('PATCH', `apps/${made.id}`, { replica_count: 3 });
     const three = await agent.replicas(id, 3);

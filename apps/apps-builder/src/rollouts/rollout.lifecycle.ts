@@ -1,5 +1,4 @@
 import { Injectable } from '@nestjs/common';
-import type { RouteTarget } from '@nebo/contracts';
 import { Lifecycle, minutes, type Outcome, seconds, State, type StepContext, wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
 import { Settings } from '../shared/settings.js';
@@ -17,6 +16,7 @@ import {
   routesConfirmed,
   writeRoutes,
 } from './rollout.rows.js';
+import { fits, isCrashing, isUsable, nothing, replicasWanted, targetOf } from './rollout.replicas.js';
 import { settleSpan } from './span.rows.js';
 
 /** What the region might have lost without a word is compared this often. */
@@ -29,6 +29,9 @@ const compareMs = seconds(30);
  * A new revision's replicas are started beside the old ones; when all are ready the routes switch, and when the edge has
  * confirmed that, the build is `live` and the old replicas go after a drain time. If the new ones fail, the old revision
  * has never stopped serving. `recreate` takes the old ones away first.
+ *
+ * An app on demand (`replica_count` 0) has one replica that may sleep. It is started once, to prove that it comes up, before
+ * the routes lead to it; when it sleeps and wakes afterwards is between edge and agent, and only seen here.
  */
 @Injectable()
 export class RolloutLifecycle extends Lifecycle<RolloutApp> {
@@ -77,20 +80,23 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       await this.database.transaction((tx) => this.clearTheWay(tx, app, others));
       return this.wait(compareMs, 'the old replicas have not stopped');
     }
-    const mine = app.replicas.filter((replica) => replica.revision_id === rolling.id && !replica.gone);
+    const own = app.replicas.filter((replica) => replica.revision_id === rolling.id && !replica.gone);
+    const mine = own.filter((replica) => fits(app, replica));
     const failed = mine.find((replica) => replica.state === 'failed');
     if (failed) return this.fail(failed.reason ?? 'a replica failed before it was ready', 'failed');
     const wanted = replicasWanted(app);
     if (mine.length < wanted) {
       await this.database.transaction(async (tx) => {
         const locked = await lockApp(tx, app.id);
-        if (locked) await orderReplicas(tx, rolling.id, wanted - mine.length, this.settings.readyTimeoutMs);
+        if (locked) await orderReplicas(tx, rolling.id, wanted - mine.length, this.settings);
       });
       return this.wait(this.restartOr(app, compareMs), 'the region has not reported the replicas ready');
     }
-    const surplus = mine.slice(wanted).map(({ id }) => id);
+    // Ordered before the app became on demand, or ceased to be: nobody is sent there yet.
+    const misfits = own.filter((replica) => !fits(app, replica));
+    const surplus = [...mine.slice(wanted), ...misfits].map(({ id }) => id);
     if (surplus.length > 0) await this.database.transaction((tx) => removeReplicas(tx, surplus));
-    const ready = mine.slice(0, wanted).filter((replica) => replica.state === 'ready');
+    const ready = mine.slice(0, wanted).filter(isUsable);
     if (ready.length < wanted)
       return this.wait(this.restartOr(app, compareMs), 'the region has not reported the replicas ready');
     return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
@@ -194,7 +200,7 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     const rolling = revisionOf(app, app.rolling_revision_id);
     if (rolling === null) return this.go('idle');
     const mine = app.replicas.filter((replica) => replica.revision_id === rolling.id);
-    if (rolling.artifact_kind === 'server' && !mine.some(isReady)) {
+    if (rolling.artifact_kind === 'server' && !mine.some(isUsable)) {
       const failed = mine.find((replica) => replica.state === 'failed');
       if (failed) return this.fail(failed.reason ?? 'a replica failed right after it was ready', 'failed');
     }
@@ -259,27 +265,37 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     const alive = mine.filter((replica) => replica.state !== 'failed');
     if (current?.artifact_kind === 'server') {
       const wanted = replicasWanted(app);
-      if (alive.length < wanted) {
+      const right = alive.filter((replica) => fits(app, replica));
+      if (right.length < wanted) {
         const pause = await replaceIn(tx, current.id);
-        if (pause === 0)
-          await orderReplicas(tx, current.id, wanted - alive.length, this.settings.readyTimeoutMs);
+        if (pause === 0) await orderReplicas(tx, current.id, wanted - right.length, this.settings);
         else again = Math.min(again, pause);
       }
       // Those that are not ready go first, then the youngest.
-      const byWorth = [...alive.filter(isReady), ...alive.filter((replica) => !isReady(replica))];
-      const surplus = byWorth.slice(wanted).map(({ id }) => id);
-      await retireReplicas(tx, surplus, this.settings.drainMs);
-      for (const replica of alive)
-        if (surplus.includes(replica.id)) replica.retire_in = this.settings.drainMs;
+      const byWorth = [...right.filter(isUsable), ...right.filter((replica) => !isUsable(replica))];
+      const surplus = byWorth.slice(wanted);
+      // From on demand to permanent, or back: those of before go when the others are there.
+      const replaced = right.filter(isUsable).length >= wanted;
+      if (replaced) surplus.push(...alive.filter((replica) => !fits(app, replica)));
+      await retireReplicas(
+        tx,
+        surplus.map(({ id }) => id),
+        this.settings.drainMs,
+      );
+      for (const replica of surplus) replica.retire_in = this.settings.drainMs;
       if (surplus.length > 0) again = Math.min(again, this.settings.drainMs);
-      await this.showHealth(tx, current, alive.some(isReady), failed[0] ?? null);
+      const serves = alive.some((replica) => isUsable(replica) && !isCrashing(replica));
+      await this.showHealth(tx, current, serves, failed[0] ?? alive.find(isCrashing) ?? null);
     }
     await this.routesOfCurrent(tx, app);
     await settleSpan(tx, app, current);
     return again;
   }
 
-  /** `failing` once a live build has no replica left that answers, `live` again when one does. */
+  /**
+   * `failing` with the last crash and the end of its log once a live build has no replica left that answers, `live` again
+   * when one does, or sleeps soundly.
+   */
   private async showHealth(
     tx: Sql,
     current: RolloutRevision,
@@ -341,35 +357,11 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
 }
 
 const isDue = (inMs: number | null): boolean => inMs !== null && inMs <= 0;
-const isReady = (replica: RolloutReplica): boolean =>
-  replica.state === 'ready' &&
-  !replica.gone &&
-  replica.retire_in === null &&
-  replica.host !== null &&
-  replica.port !== null;
 const idsOf = (replicas: RolloutReplica[], revisionId: string) =>
   replicas.filter((replica) => replica.revision_id === revisionId).map(({ id }) => id);
 const revisionOf = (app: RolloutApp, id: string | null) =>
   app.revisions.find((revision) => revision.id === id) ?? null;
 
-/**
- * Replicas that shall run. 0 means on demand: until apps are woken by their first request (issue 4), one replica is kept
- * running for such an app, uncharged.
- */
-const replicasWanted = (app: RolloutApp): number => (app.suspended ? 0 : Math.max(1, app.replica_count));
-
 /** What needs replicas begins once its account is in order again; until then its target waits. */
 const mayBegin = (app: RolloutApp): boolean =>
   !app.suspended || revisionOf(app, app.target_revision_id)?.artifact_kind === 'static';
-
-const nothing = (reason: string): RouteTarget => ({ kind: 'none', reason });
-
-function targetOf(app: RolloutApp, revision: RolloutRevision): RouteTarget {
-  const { artifact_kind, artifact_sha256, artifact_bytes } = revision;
-  if (artifact_kind === 'static') return { kind: 'static', artifact_sha256, artifact_bytes };
-  const replicas = app.replicas
-    .filter((replica) => replica.revision_id === revision.id && isReady(replica))
-    .map(({ id, host, port }) => ({ id, host: host!, port: port! }))
-    .sort((a, b) => (a.id < b.id ? -1 : 1));
-  return replicas.length > 0 ? { kind: 'replicas', replicas } : nothing('no replica of the app is ready');
-}

@@ -45,10 +45,18 @@ export interface RolloutReplica {
   /** Milliseconds until it shall go; null: it shall stay. */
   retire_in: number | null;
   /** As reported for the wanted generation or an earlier one; null: not yet. */
-  state: 'starting' | 'ready' | 'failed' | 'gone' | null;
+  state: 'starting' | 'ready' | 'sleeping' | 'failed' | 'gone' | null;
   reason: string | null;
   host: string | null;
   port: number | null;
+  /** May sleep; what it is made for decides, not what the app has become since. */
+  on_demand: boolean;
+  /** An edge can have it woken. */
+  wakeable: boolean;
+  /** It was ready at least once. */
+  proven: boolean;
+  /** Crashes in a row. */
+  crashes: number;
 }
 
 /** Reads an app for its rollout; null when its row is gone. */
@@ -73,7 +81,7 @@ export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | nul
   );
   const replicas = await tx.query<RolloutReplica>(
     `select id, revision_id, gone, (extract(epoch from retire_at - now()) * 1000)::float8 as retire_in, observed_state as state,
-       observed_reason as reason, host, port
+       observed_reason as reason, host, port, idle_ms is not null as on_demand, wakeable, ready_at is not null as proven, crashes
      from replica where app_id = $1::uuid and ended_at is null order by created_at, id`,
     [id],
   );
@@ -112,19 +120,23 @@ export async function makeRevision(
   return id;
 }
 
-/** Orders replicas of a revision from the region. The readiness path is that of now: a change counts at the next start. */
+/**
+ * Orders replicas of a revision from the region. The readiness path is that of now: a change counts at the next start. They
+ * may sleep if the app is on demand now, for as long as they live.
+ */
 export async function orderReplicas(
   tx: Sql,
   revisionId: string,
   count: number,
-  readyTimeoutMs: number,
+  times: { readyTimeoutMs: number; idleTimeoutMs: number },
 ): Promise<void> {
   for (let made = 0; made < count; made += 1) {
     await tx.query(
-      `insert into replica (id, account_id, app_id, revision_id, region_id, readiness_path, ready_timeout_ms)
-       select $1::uuid, a.account_id, a.id, r.id, a.region_id, coalesce(a.readiness_path, ''), $3::int
+      `insert into replica (id, account_id, app_id, revision_id, region_id, readiness_path, ready_timeout_ms, idle_ms)
+       select $1::uuid, a.account_id, a.id, r.id, a.region_id, coalesce(a.readiness_path, ''), $3::int,
+         case when a.replica_count = 0 then $4::int end
        from revision r join app a on a.id = r.app_id where r.id = $2::uuid`,
-      [randomUUID(), revisionId, readyTimeoutMs],
+      [randomUUID(), revisionId, times.readyTimeoutMs, times.idleTimeoutMs],
     );
   }
 }

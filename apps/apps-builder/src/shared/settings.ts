@@ -14,6 +14,8 @@ export class Settings {
   readonly artifactBytes: number;
   /** How long a replica may take until it answers; less than the deadline of a rollout's start (10 min). */
   readonly readyTimeoutMs: number;
+  /** How long an on-demand replica runs without a request before it is put to sleep. */
+  readonly idleTimeoutMs: number;
   /** How long replaced replicas go on for requests that still run, after the edge has stopped sending new ones. */
   readonly drainMs: number;
   /** Several changes within this time restart once (interfaces.md, 10). */
@@ -55,6 +57,7 @@ export class Settings {
     }
     this.artifactBytes = config.int('NEBO_ARTIFACT_MAX', artifactLimits.compressedBytes, { min: 1 });
     this.readyTimeoutMs = config.int('NEBO_READY_TIMEOUT', 120, { min: 1, max: 480 }) * 1_000;
+    this.idleTimeoutMs = config.int('NEBO_IDLE_TIMEOUT', 300, { min: 1, max: 86_400 }) * 1_000;
     this.drainMs = config.int('NEBO_DRAIN_MS', 10_000, { max: 3_600_000 });
     this.restartDelayMs = config.int('NEBO_RESTART_DELAY_MS', 2_000, { max: 60_000 });
     this.keepAliveMs = config.int('NEBO_KEEP_ALIVE_MS', 15_000, { min: 10 });

@@ -5,8 +5,8 @@ import { type TLSSocket } from 'node:tls';
 import { type AccessEntry, type AccessHook } from '../observe/access.js';
 import { type EdgeLogger } from '../observe/logger.js';
 import { type AnswerKind, type EdgeMetrics } from '../observe/metrics.js';
-import { type Proxy, type ProxyOptions, type ProxyTrace } from '../proxy/proxy.js';
-import { forwardWebSocket, responseOn, wantsWebSocket } from '../proxy/websocket.js';
+import { type Proxy, type ProxyOptions, type ProxyRequest, type ProxyTrace } from '../proxy/proxy.js';
+import { forwardWebSocket, responseOn, wantsWebSocket, type WebSocketOutcome } from '../proxy/websocket.js';
 import { type LiveRoute, type Snapshot } from '../routes/snapshot.js';
 import { type FileCache } from '../static/file-cache.js';
 import { AppliedRules } from '../rules/rules.js';
@@ -15,6 +15,9 @@ import { isThere } from '../static/resolve.js';
 import { serveStatic } from '../static/serve.js';
 import { type AcmeChallenges } from './acme-challenges.js';
 import { admit, type Admitted } from './admission.js';
+import { isSleepy, forwardToSleepy, upgradeToSleepy } from '../wake/on-demand.js';
+import { wakeError } from '../wake/answers.js';
+import { WakeFailed, type Waker } from '../wake/waker.js';
 import { sendError } from './errors.js';
 import { clientAddress, givenRequestId } from './headers.js';
 
@@ -26,6 +29,8 @@ export interface HandlerParts {
   cache: FileCache;
   proxy: Proxy;
   proxyOptions: ProxyOptions;
+  /** For apps that sleep. */
+  waker: Waker;
   /** For rewrites that lead outside. */
   outside: Elsewhere;
   challenges: AcmeChallenges;
@@ -100,22 +105,24 @@ export class RequestHandler {
       return;
     }
     note(exchange, verdict, live);
-    const { proxy, proxyOptions, metrics } = this.parts;
-    const { requestId } = exchange;
     // A WebSocket follows no redirect and has no headers of its own; where it is answered from is for the rules to say.
     const rewritten = live.router ? new AppliedRules(live.router, req, verdict).rewrite() : null;
     const url = rewritten?.origin === null ? rewritten.url : verdict.url;
-    const request = { ...verdict, url, secure, requestId };
-    const outcome = await forwardWebSocket(
-      req,
-      socket,
-      head,
-      live,
-      request,
-      proxy.balancer,
-      proxyOptions,
-      exchange.trace,
-    );
+    const { requestId } = exchange;
+    await this.openWebSocket(req, socket, head, { ...verdict, url, secure, requestId }, exchange, plainly);
+  }
+
+  private async openWebSocket(
+    req: IncomingMessage,
+    socket: Duplex,
+    head: Buffer,
+    request: ProxyRequest & { host: string },
+    exchange: Exchange,
+    plainly: () => ServerResponse,
+  ): Promise<void> {
+    const { metrics } = this.parts;
+    const { requestId } = exchange;
+    const outcome = await this.forwardWebSocket(req, socket, head, request, exchange);
     switch (outcome.kind) {
       case 'open':
         this.webSockets.add(socket);
@@ -131,7 +138,12 @@ export class RequestHandler {
         sendError(req, plainly(), { status, code, message, requestId, close: true });
         return;
       }
+      case 'asleep':
+        sendError(req, plainly(), wakeError(outcome.why, requestId, true));
+        return;
       default:
+        // Nobody reads it any more, so nobody would see its end.
+        if (outcome.kind === 'left') socket.destroy();
         this.finish(
           req,
           outcome.kind === 'answered' ? outcome.status : 499,
@@ -139,6 +151,37 @@ export class RequestHandler {
           exchange,
         );
     }
+  }
+
+  /** Goes where the route leads now; while it waits for a sleeping app that may change. */
+  private async forwardWebSocket(
+    req: IncomingMessage,
+    socket: Duplex,
+    head: Buffer,
+    request: ProxyRequest & { host: string },
+    exchange: Exchange,
+  ): Promise<WebSocketOutcome | { kind: 'asleep'; why: WakeFailed }> {
+    const { proxy, proxyOptions, waker } = this.parts;
+    const { host } = request;
+    for (;;) {
+      const live = this.parts.snapshot()?.find(host);
+      if (live?.kind !== 'replicas') return { kind: 'asleep', why: new WakeFailed('unknown', 5_000) };
+      exchange.live = live;
+      const { trace } = exchange;
+      if (!isSleepy(live))
+        return forwardWebSocket(req, socket, head, live, request, proxy.balancer, proxyOptions, trace);
+      const parts = { waker, proxy, options: proxyOptions };
+      const still = () => this.leadsTo(host, live.wake.id);
+      const held = await upgradeToSleepy(parts, req, socket, head, live, request, trace, still);
+      if (held.kind === 'done') return held.value;
+      if (held.kind === 'left') return held;
+      if (still()) return { kind: 'asleep', why: held.why };
+    }
+  }
+
+  private leadsTo(host: string, replicaId: string): boolean {
+    const live = this.parts.snapshot()?.find(host);
+    return live?.kind === 'replicas' && live.wake?.id === replicaId;
   }
 
   private admit(req: IncomingMessage, res: ServerResponse, exchange: Exchange): Admitted | null {
@@ -182,6 +225,20 @@ export class RequestHandler {
       await this.parts.outside.answer(req, res, { ...request, origin });
       return;
     }
+    await this.serve(req, res, live, request, exchange);
+  }
+
+  /** From files, from replicas, or by saying why not. */
+  private async serve(
+    req: IncomingMessage,
+    res: ServerResponse,
+    live: LiveRoute,
+    request: ProxyRequest & Admitted,
+    exchange: Exchange,
+  ): Promise<void> {
+    const { requestId } = exchange;
+    const close = request.hasBody;
+    const { proxy, waker } = this.parts;
     switch (live.kind) {
       case 'static':
         await serveStatic(req, res, live.site, this.parts.cache, request);
@@ -196,8 +253,18 @@ export class RequestHandler {
           close,
         });
         return;
-      case 'replicas':
-        await this.parts.proxy.forward(req, res, live, request, exchange.trace);
+      case 'replicas': {
+        if (!isSleepy(live)) return proxy.forward(req, res, live, request, exchange.trace);
+        const { host } = request;
+        const still = () => this.leadsTo(host, live.wake.id);
+        const held = await forwardToSleepy({ waker, proxy }, req, res, live, request, exchange.trace, still);
+        if (held.kind !== 'failed') return;
+        const next = still() ? undefined : this.parts.snapshot()?.find(host);
+        if (!next) return sendError(req, res, wakeError(held.why, requestId, close));
+        // While it waited, another version took over.
+        note(exchange, request, next);
+        return this.serve(req, res, next, request, exchange);
+      }
     }
   }
 

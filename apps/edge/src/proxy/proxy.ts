@@ -1,6 +1,6 @@
 import { type IncomingMessage, type ServerResponse } from 'node:http';
 import { PassThrough, type Readable } from 'node:stream';
-import { Agent, type Dispatcher } from 'undici';
+import { Agent, type Dispatcher, Pool } from 'undici';
 import { sendError } from '../http/errors.js';
 import { requestHeaders, responseHeaders } from '../http/headers.js';
 import { type EdgeMetrics } from '../observe/metrics.js';
@@ -27,6 +27,17 @@ export interface ProxyTrace {
   retries: number;
 }
 
+/** A replica that was woken for one request, beside which there is none. */
+export interface Woken {
+  replica: Replica;
+  dispatcher: Dispatcher;
+  /**
+   * The replica took no connection, and nothing of the request was read: asks for it anew.
+   * @throws WakeFailed when there is none
+   */
+  again: () => Promise<{ replica: Replica; dispatcher: Dispatcher }>;
+}
+
 export interface ProxyOptions {
   /** Milliseconds for a TCP connection to a replica. */
   connectTimeoutMs: number;
@@ -38,12 +49,13 @@ export interface ProxyOptions {
 export class Proxy {
   readonly balancer = new Balancer();
   private readonly agent: Agent;
+  private readonly agentOptions: Pool.Options;
 
   constructor(
     private readonly options: ProxyOptions,
     private readonly metrics: EdgeMetrics,
   ) {
-    this.agent = new Agent({
+    this.agentOptions = {
       // Plain connections to replicas, as many as there are requests: an open stream must never make another one wait.
       connections: null,
       pipelining: 1,
@@ -53,7 +65,8 @@ export class Proxy {
       bodyTimeout: 0,
       keepAliveTimeout: 4_000,
       maxHeaderSize: 64 * 1024,
-    });
+    } satisfies Agent.Options;
+    this.agent = new Agent(this.agentOptions);
   }
 
   /** Closes all connections to replicas, running requests included. */
@@ -61,22 +74,34 @@ export class Proxy {
     await this.agent.destroy();
   }
 
-  /** Answers a request from a replica. Resolves when the exchange is over; never rejects. */
+  /** Connections to one replica alone. */
+  connect(replica: Replica): Dispatcher {
+    return new Pool(`http://${addressOf(replica)}`, this.agentOptions);
+  }
+
+  /**
+   * Answers a request from a replica. Resolves when the exchange is over; rejects only when `woken.again` does, with
+   * nothing answered.
+   */
   async forward(
     req: IncomingMessage,
     res: ServerResponse,
     route: Extract<LiveRoute, { kind: 'replicas' }>,
     request: ProxyRequest,
     trace: ProxyTrace,
+    woken?: Woken,
   ): Promise<void> {
     const repeatable = !request.hasBody && IDEMPOTENT.has(req.method ?? '');
     const headers = requestHeaders(req, request);
     const tried: Replica[] = [];
+    let dispatcher = woken?.dispatcher ?? this.agent;
+    let chosen = woken?.replica;
     for (;;) {
-      const replica = this.balancer.choose(route, tried) ?? tried.at(-1)!;
+      const replica = chosen ?? this.balancer.choose(route, tried) ?? tried.at(-1)!;
       tried.push(replica);
       trace.replicaId = replica.id;
-      const error = await this.attempt(req, res, replica, headers, request);
+      const body = request.hasBody ? detached(req) : null;
+      const error = await this.attempt(req, res, replica, headers, request, body, dispatcher);
       if (error === null) return;
       if (res.destroyed || res.headersSent) {
         // The head has gone out: only a cut connection tells the client that the rest is missing.
@@ -90,9 +115,11 @@ export class Proxy {
       // A hang-up says less than a refusal (the request may have been carried out), so only reads are repeated after one.
       const again =
         repeatable && ((failure.notSent && another) || (failure.hungUp && SAFE.has(req.method ?? '')));
-      if (again && tried.length === 1) {
+      const anew = woken && failure.notSent && !(body?.begun ?? false);
+      if (tried.length < (anew ? 3 : 2) && (again || anew)) {
         trace.retries++;
         this.metrics.retried();
+        if (anew) ({ replica: chosen, dispatcher } = await woken.again());
         continue;
       }
       const { status, code, message } = failure;
@@ -114,11 +141,12 @@ export class Proxy {
     replica: Replica,
     headers: string[],
     request: ProxyRequest,
+    body: Body | null,
+    dispatcher: Dispatcher,
   ): Promise<unknown> {
     return new Promise((resolve) => {
       let controller: Dispatcher.DispatchController | null = null;
       let clientLeft = false;
-      const body = request.hasBody ? detached(req) : null;
 
       const onClose = (): void => {
         if (res.writableFinished) return;
@@ -175,7 +203,7 @@ export class Proxy {
         },
       };
       try {
-        this.agent.dispatch(
+        dispatcher.dispatch(
           {
             origin: `http://${addressOf(replica)}`,
             path: request.url,
@@ -192,18 +220,38 @@ export class Proxy {
   }
 }
 
+/** A request's body, and whether any of it was taken from the socket's side. */
+type Body = Readable & { begun: boolean };
+
 /**
  * The body of a request as a stream of its own. undici destroys a body when an exchange fails; destroying the request itself
- * would cut the client's connection before the error page is out.
+ * would cut the client's connection before the error page is out. Nothing is read before somebody reads it: as long as no
+ * replica has taken a connection, another one can be given the whole.
  */
-function detached(req: IncomingMessage): Readable {
-  const body = new PassThrough();
+function detached(req: IncomingMessage): Body {
+  const body = new LazyBody(req);
   req.once('close', () => {
     if (!req.complete) body.destroy(new Error('the client left'));
   });
   // An error here is reported through undici; without a listener it would end the process.
   body.on('error', () => undefined);
-  return req.pipe(body);
+  return body;
+}
+
+class LazyBody extends PassThrough {
+  begun = false;
+
+  constructor(private readonly source: IncomingMessage) {
+    super();
+  }
+
+  override _read(size: number): void {
+    if (!this.begun) {
+      this.begun = true;
+      this.source.pipe(this);
+    }
+    super._read(size);
+  }
 }
 
 /** undici's raw headers (name, value, …) as text; header bytes are Latin-1. */

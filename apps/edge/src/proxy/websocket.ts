@@ -44,6 +44,8 @@ export type WebSocketOutcome =
 /**
  * Passes a WebSocket on to a replica and then moves bytes both ways until either side ends. A refusal of the replica (401,
  * 426, …) is passed on as it is. On failure nothing has been written to the client.
+ * @param again asks for a woken replica anew after it took no connection
+ * @throws what `again` throws
  */
 export async function forwardWebSocket(
   req: IncomingMessage,
@@ -54,18 +56,21 @@ export async function forwardWebSocket(
   balancer: Balancer,
   options: WebSocketOptions,
   trace: ProxyTrace,
+  again?: () => Promise<Replica>,
 ): Promise<WebSocketOutcome> {
   const tried: Replica[] = [];
+  let woken: Replica | null = null;
   for (;;) {
-    const replica = balancer.choose(route, tried)!;
+    const replica = woken ?? balancer.choose(route, tried)!;
     tried.push(replica);
     trace.replicaId = replica.id;
     const outcome = await attempt(req, client, head, replica, request, options);
     if (outcome.kind !== 'failed') return outcome;
     if (!outcome.failure.notSent) return outcome;
     balancer.refused(replica);
-    if (tried.length > 1 || route.replicas.length < 2) return outcome;
+    if (tried.length > 1 || (route.replicas.length < 2 && !again)) return outcome;
     trace.retries++;
+    if (again) woken = await again();
   }
 }
 

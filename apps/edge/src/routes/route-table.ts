@@ -158,7 +158,8 @@ export class RouteTable {
       }
       case 'replicas': {
         const turn = old?.kind === 'replicas' ? old.turn : { next: 0 };
-        if (route.target.replicas.length === 0) {
+        const wake = route.target.wake ?? null;
+        if (route.target.replicas.length === 0 && wake === null) {
           this.live.set(route.host, { kind: 'none', route, reason: 'No instance is running.' });
         } else {
           this.live.set(route.host, {
@@ -166,6 +167,7 @@ export class RouteTable {
             route,
             router: routerOf(route),
             replicas: route.target.replicas,
+            wake,
             turn,
           });
         }

@@ -17,6 +17,8 @@ export type LiveRoute =
       route: Route;
       router: Router | null;
       replicas: readonly Replica[];
+      /** The on-demand replica that there is instead; null: none is. */
+      wake: { id: string } | null;
       turn: { next: number };
     }
   | { kind: 'none'; route: Route; reason: string };

@@ -25,7 +25,9 @@ export function isRoute(value: unknown): value is Route {
         Number.isSafeInteger(target['artifact_bytes'])
       );
     case 'replicas':
-      return Array.isArray(target['replicas']) && target['replicas'].every(isReplica);
+      return (
+        Array.isArray(target['replicas']) && target['replicas'].every(isReplica) && isWake(target['wake'])
+      );
     case 'none':
       return typeof target['reason'] === 'string';
     default:
@@ -39,6 +41,8 @@ function isRouteCertificate(value: unknown): boolean {
   // Becomes the name of a file.
   return typeof id === 'string' && typeof fingerprint === 'string' && /^[0-9a-f]{64}$/.test(fingerprint);
 }
+const isWake = (value: unknown): boolean =>
+  value === undefined || (isRecord(value) && typeof value['id'] === 'string' && value['id'] !== '');
 
 function isReplica(value: unknown): boolean {
   if (!isRecord(value) || typeof value['id'] !== 'string') return false;

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type ReplicaSpec } from '@nebo/contracts';
+import { type OnDemand } from '../replicas/on-demand.js';
 import { ReplicaSupervisor, type SupervisorParts } from '../replicas/supervisor.js';
 import { type DriverName, type ReplicaDriver, type ReplicaIo, type ReplicaObservation } from './types.js';
 
@@ -26,7 +27,7 @@ export class HostReplicaDriver implements ReplicaDriver {
   ensure(id: string, generation: number, spec: ReplicaSpec, io: ReplicaIo): Promise<ReplicaObservation> {
     return this.inTurn(id, async () => {
       const present = this.replicas.get(id);
-      if (present && isDeepStrictEqual(present.spec, spec)) {
+      if (present && isDeepStrictEqual(lasting(present.spec), lasting(spec))) {
         if (present.observation.generation !== generation) present.renumber(generation);
         return present.observation;
       }
@@ -50,6 +51,10 @@ export class HostReplicaDriver implements ReplicaDriver {
     return [...this.replicas.values()].map((replica) => replica.observation);
   }
 
+  onDemand(id: string): OnDemand | null {
+    return this.replicas.get(id)?.onDemand ?? null;
+  }
+
   logs(id: string): string[] {
     return [...(this.replicas.get(id)?.lines ?? [])];
   }
@@ -69,3 +74,6 @@ export class HostReplicaDriver implements ReplicaDriver {
     return turn;
   }
 }
+
+/** What makes a replica another one: that it was ready meanwhile does not. */
+const lasting = (spec: ReplicaSpec) => ({ ...spec, on_demand: spec.on_demand?.idle_ms ?? null });

@@ -10,6 +10,7 @@ import {
   type VpcSpec,
 } from '@nebo/contracts';
 import { type LogWriter } from '../log/log-shipper.js';
+import { type OnDemand } from '../replicas/on-demand.js';
 
 export type DriverName = 'local' | 'simulated';
 
@@ -53,7 +54,7 @@ export interface BuildDriver {
 export interface ReplicaObservation {
   id: string;
   generation: number;
-  state: 'starting' | 'ready' | 'failed';
+  state: 'starting' | 'ready' | 'sleeping' | 'failed';
   reason: string | null;
   facts: Partial<ReplicaFacts>;
 }
@@ -61,6 +62,8 @@ export interface ReplicaObservation {
 export interface ReplicaIo {
   log: LogWriter;
   blobs: BlobAccess;
+  /** Edges can ask this agent to wake replicas; otherwise none may sleep. */
+  wakeable: boolean;
   /** Called with every change. */
   changed(observation: ReplicaObservation): void;
 }
@@ -79,6 +82,8 @@ export interface ReplicaDriver {
   /** Ends the replica: asks it to stop, then kills it. Settled when nothing of it is left. */
   remove(id: string): Promise<void>;
   list(): ReplicaObservation[];
+  /** Holds on an on-demand replica; null: it is not here, or runs always. */
+  onDemand(id: string): OnDemand | null;
   /** The replica's last lines, newest last, at most 50. */
   logs(id: string): string[];
   /** Ends all replicas. */

@@ -11,6 +11,8 @@ export interface ReplicaParts {
   shipper: LogShipper;
   reporter: Reporter;
   log: AgentLog;
+  /** Edges can ask this agent to wake replicas. */
+  wakeable: boolean;
 }
 
 type WantedReplica = Extract<Wanted, { kind: 'replica' }>;
@@ -76,7 +78,7 @@ export class ReplicaWorker implements Worker {
   private async apply(item: WantedReplica): Promise<void> {
     // A newer generation is already waiting for its turn.
     if (this.ended || item !== this.newest) return;
-    const { driver, blobs } = this.parts;
+    const { driver, blobs, wakeable } = this.parts;
     if (item.gone) {
       await driver.remove(this.id);
       await this.closeLog();
@@ -87,6 +89,7 @@ export class ReplicaWorker implements Worker {
     await driver.ensure(this.id, item.generation, item.spec, {
       log,
       blobs,
+      wakeable,
       changed: (seen) => this.observed(seen),
     });
   }

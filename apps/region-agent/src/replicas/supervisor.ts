@@ -7,12 +7,18 @@ import { Redactor } from '../log/redact.js';
 import { type Run, type Runs } from '../system/runs.js';
 import { Backoff, ignoreAbort, isAbort, sleep } from '../system/timing.js';
 import { type ArtifactCache } from './artifact-cache.js';
+import { OnDemand } from './on-demand.js';
 import { probe } from './probe.js';
 
-/** Crashes before the first readiness after which a replica has failed. */
+/** Crashes before readiness after which a start has failed. */
 const startAttempts = 3;
-/** Lines kept for `logs` and for reasons. */
+/** Lines kept for `logs`. */
 const keptLines = 50;
+/** Lines of the log in a reason, and how much of each. */
+const toldLines = 10;
+const toldChars = 200;
+/** A replica that was ready for so long was well; what ends it afterwards is a new trouble. */
+const wellMs = 60_000;
 
 export interface SupervisorParts {
   host: ReplicaHost;
@@ -23,10 +29,29 @@ export interface SupervisorParts {
   graceMs: number;
 }
 
-/** One replica of one spec: starts it, waits until it is ready, starts it again after a crash, ends it. */
+/** How one life of the process ended by itself. */
+type Ending =
+  | { how: 'idle' }
+  | { how: 'crash'; wasReady: boolean; reason: string }
+  /** Not ready in time, and stopped. */
+  | { how: 'late'; reason: string };
+
+/**
+ * One replica of one spec: starts it, waits until it is ready, starts it again after a crash, ends it. On demand it is put to
+ * sleep when nobody holds it any more and is started by the next hold. Between two starts after a crash there is always a
+ * pause, 0.5 s to 30 s.
+ */
 export class ReplicaSupervisor {
   readonly lines: string[] = [];
+  /** Who uses it; null: it runs always. */
+  readonly onDemand: OnDemand | null;
   observation: ReplicaObservation;
+  /** The log of this life of the process alone. */
+  private told: string[] = [];
+  /** Crashes in a row, and those of them before readiness. */
+  private crashes = 0;
+  private failedStarts = 0;
+  private readyAt: string | null = null;
   private readonly stopping = new AbortController();
   private readonly redactor: Redactor;
   private life: Promise<void> = Promise.resolve();
@@ -39,17 +64,20 @@ export class ReplicaSupervisor {
     private readonly io: ReplicaIo,
   ) {
     this.redactor = new Redactor(spec.env.filter((entry) => entry.secret).map((entry) => entry.value));
-    const facts = { isolated: parts.host.isolated };
-    this.observation = { id, generation, state: 'starting', reason: null, facts };
+    const { on_demand: onDemand } = spec;
+    this.onDemand = onDemand && io.wakeable ? new OnDemand(onDemand.idle_ms) : null;
+    this.observation = { id, generation, state: 'starting', reason: null, facts: this.facts() };
   }
 
   start(): void {
     this.io.changed(this.observation);
-    this.life = this.live().catch((error: unknown) => {
-      if (this.stopping.signal.aborted) return;
-      this.parts.log.error({ replica: this.id, error: String(error) }, 'replica could not be kept');
-      this.observe({ state: 'failed', reason: 'The region could not start this replica. Try again.' });
-    });
+    this.life = this.live()
+      .catch((error: unknown) => {
+        if (this.stopping.signal.aborted) return;
+        this.parts.log.error({ replica: this.id, error: String(error) }, 'replica could not be kept');
+        this.observe({ state: 'failed', reason: 'The region could not start this replica. Try again.' });
+      })
+      .finally(() => this.onDemand?.end(this.stopping.signal.aborted ? 'unknown' : 'failed'));
   }
 
   /** Only the number has changed. */
@@ -72,44 +100,111 @@ export class ReplicaSupervisor {
     this.io.log.line(line);
   }
 
+  private facts(more: object = {}): ReplicaObservation['facts'] {
+    const wakeable = this.onDemand !== null;
+    return {
+      isolated: this.parts.host.isolated,
+      wakeable,
+      crashes: this.crashes,
+      ready_at: this.readyAt,
+      ...more,
+    };
+  }
+
   private async live(): Promise<void> {
     const { signal } = this.stopping;
-    const { cache, host, runs } = this.parts;
+    const { cache } = this.parts;
     const artifact = await this.artifact();
     if (!artifact) return;
     const backoff = new Backoff(500, 30_000);
-    let crashes = 0;
+    let proven = this.spec.on_demand?.proven ?? false;
+    let reason: string | null = null;
     try {
       while (!signal.aborted) {
-        const run = runs.create('replica', this.id);
-        const output = new LineSplitter(this.redactor, (line) => this.output(line));
-        const startedAt = new Date();
-        let child: ReplicaProcess;
-        try {
-          child = await host.launch(run, artifact, this.spec, (chunk) => output.push(chunk));
-        } catch (error) {
-          await run.forget();
-          throw error;
+        if (this.onDemand && proven) {
+          await this.asleep(this.onDemand, reason);
+          if (signal.aborted) return;
         }
-        const ended = await this.attend(child, run, startedAt, output);
+        const begun = Date.now();
+        const ended = await this.once(artifact);
         if (ended === null) return;
-        if (ended.wasReady) {
-          crashes = 0;
-          if (Date.now() - startedAt.getTime() > 60_000) backoff.reset();
-        } else if (++crashes >= startAttempts) {
-          this.observe({ state: 'failed', reason: ended.reason });
+        proven ||= ended.how === 'idle' || (ended.how === 'crash' && ended.wasReady);
+        if (ended.how === 'idle') {
+          reason = null;
+          this.crashes = this.failedStarts = 0;
+          backoff.reset();
+          continue;
+        }
+        this.count(ended, Date.now() - begun, backoff);
+        if (!(this.onDemand && proven) && (ended.how === 'late' || this.failedStarts >= startAttempts)) {
           this.say(`nebo: the replica has failed: ${ended.reason}`);
+          this.observe({ state: 'failed', reason: this.withLog(ended.reason), facts: this.facts() });
           return;
         }
-        const wait = backoff.next();
-        const again = `${ended.reason}; it starts again in ${(wait / 1000).toFixed(1)} s`;
-        this.say(`nebo: ${again}`);
-        this.observe({ state: 'starting', reason: again, facts: { isolated: host.isolated } });
-        await sleep(wait, signal).catch(ignoreAbort);
+        reason = await this.pause(ended, backoff.next());
       }
     } finally {
       cache.release(this.spec.artifact.sha256);
     }
+  }
+
+  private count(ended: Exclude<Ending, { how: 'idle' }>, livedMs: number, backoff: Backoff): void {
+    if (ended.how === 'crash' && ended.wasReady) {
+      this.failedStarts = 0;
+      if (livedMs > wellMs) {
+        this.crashes = 0;
+        backoff.reset();
+        // A replica on demand need not be up: one end after a good life is no trouble yet.
+        if (this.onDemand) return;
+      }
+    } else this.failedStarts++;
+    this.crashes++;
+  }
+
+  /**
+   * After a crash: says what happened and lets time pass, or on demand only notes when the next start may be.
+   * @returns the reason to show meanwhile
+   */
+  private async pause(ended: Exclude<Ending, { how: 'idle' }>, waitMs: number): Promise<string> {
+    const { signal } = this.stopping;
+    const again = `${ended.reason}; it starts again in ${(waitMs / 1000).toFixed(1)} s`;
+    if (!this.onDemand) {
+      this.say(`nebo: ${again}`);
+      this.observe({ state: 'starting', reason: this.withLog(again), facts: this.facts() });
+      await sleep(waitMs, signal).catch(ignoreAbort);
+      return again;
+    }
+    this.onDemand.rest(waitMs);
+    if (ended.how === 'late') this.onDemand.refuse('not_ready', waitMs);
+    else if (this.failedStarts >= startAttempts) this.onDemand.refuse('crashed', waitMs);
+    const shown = this.onDemand.waiting > 0 ? again : `${ended.reason}; the next request starts it`;
+    this.say(`nebo: ${shown}`);
+    return this.withLog(shown);
+  }
+
+  /** Until somebody wants it. */
+  private async asleep(onDemand: OnDemand, reason: string | null): Promise<void> {
+    const state = onDemand.waiting > 0 ? 'starting' : 'sleeping';
+    this.observe({ state, reason, facts: this.facts() });
+    await onDemand.wanted(this.stopping.signal);
+    if (!this.stopping.signal.aborted) this.observe({ state: 'starting', reason, facts: this.facts() });
+  }
+
+  /** One start: null when it was stopped. */
+  private async once(artifact: string): Promise<Ending | null> {
+    const { host, runs } = this.parts;
+    const run = runs.create('replica', this.id);
+    this.told = [];
+    const output = new LineSplitter(this.redactor, (line) => this.output(line));
+    const startedAt = new Date();
+    let child: ReplicaProcess;
+    try {
+      child = await host.launch(run, artifact, this.spec, (chunk) => output.push(chunk));
+    } catch (error) {
+      await run.forget();
+      throw error;
+    }
+    return this.attend(child, run, startedAt, output);
   }
 
   /** The artifact's folder; a download that fails is tried again until the replica's time is up. */
@@ -131,61 +226,65 @@ export class ReplicaSupervisor {
     }
   }
 
-  /** One life of the process: null when it was stopped or has failed for good, otherwise why it ended. */
+  /** One life of the process: null when it was stopped, otherwise how it ended. */
   private async attend(
     child: ReplicaProcess,
     run: Run,
     startedAt: Date,
     output: LineSplitter,
-  ): Promise<{ wasReady: boolean; reason: string } | null> {
+  ): Promise<Ending | null> {
     const { signal } = this.stopping;
     const over = new AbortController();
-    const facts = {
-      host: child.host,
-      port: child.port,
-      started_at: startedAt.toISOString(),
-      ready_at: null,
-      isolated: this.parts.host.isolated,
-    };
-    let wasReady = false;
     const exited = child.exited.then((exit) => {
       over.abort();
       return exit;
     });
     const either = AbortSignal.any([signal, over.signal]);
+    const end = async (ending: Ending | null): Promise<Ending | null> => {
+      await child.stop(this.parts.graceMs);
+      output.end();
+      return ending;
+    };
+    let wasReady = false;
     try {
       const verdict = await this.becomeReady(child, either);
       if (verdict.ready) {
         wasReady = true;
-        this.observe({
-          state: 'ready',
-          reason: null,
-          facts: { ...facts, ready_at: new Date().toISOString() },
-        });
-        await aborted(either);
+        if (await this.serve(child, startedAt, either)) {
+          const seconds = Math.round(this.spec.on_demand!.idle_ms / 1000);
+          this.say(`nebo: not used for ${seconds} s, it sleeps until the next request`);
+          return await end({ how: 'idle' });
+        }
       } else if (!either.aborted) {
         const seconds = Math.round(this.spec.ready_timeout_ms / 1000);
-        const reason = `The app was not ready within ${seconds} s: ${verdict.found}.`;
-        await child.stop(this.parts.graceMs);
-        output.end();
-        this.say(`nebo: ${reason}`);
-        this.observe({ state: 'failed', reason, facts });
-        return null;
+        return await end({
+          how: 'late',
+          reason: `The app was not ready within ${seconds} s: ${verdict.found}.`,
+        });
       }
-      if (signal.aborted) {
-        await child.stop(this.parts.graceMs);
-        output.end();
-        return null;
-      }
+      if (signal.aborted) return await end(null);
       const exit = await exited;
       output.end();
-      const last = tellingLine(this.lines);
+      const last = tellingLine(this.told);
       const what = exit.limit ?? `exited with code ${exit.code}`;
-      return { wasReady, reason: last === undefined ? what : `${what}: ${last.slice(0, 500)}` };
+      const reason = last === undefined ? what : `${what}: ${last.slice(0, 500)}`;
+      return { how: 'crash', wasReady, reason };
     } finally {
+      this.onDemand?.shut();
       await child.stop(0);
       await run.forget();
     }
+  }
+
+  /** @returns true when it is to go to sleep, false when it has ended or is stopped */
+  private async serve(child: ReplicaProcess, startedAt: Date, ended: AbortSignal): Promise<boolean> {
+    const { host, port } = child;
+    this.readyAt = new Date().toISOString();
+    const facts = this.facts({ host, port, started_at: startedAt.toISOString() });
+    this.observe({ state: 'ready', reason: null, facts });
+    if (ended.aborted) return false;
+    const over = aborted(ended).then(() => false);
+    return this.onDemand ? Promise.race([this.onDemand.open(host, port).then(() => true), over]) : over;
   }
 
   private async becomeReady(
@@ -215,9 +314,20 @@ export class ReplicaSupervisor {
   }
 
   private output(line: string): void {
-    this.lines.push(line);
-    if (this.lines.length > keptLines) this.lines.shift();
+    for (const kept of [this.lines, this.told]) {
+      kept.push(line);
+      if (kept.length > keptLines) kept.shift();
+    }
     this.say(line);
+  }
+
+  /** A reason with the end of the log behind it, on lines of their own; one line alone is in the reason already. */
+  private withLog(reason: string): string {
+    const last = this.told.filter((line) => line.trim() !== '').slice(-toldLines);
+    if (last.length < 2) return reason;
+    return [`${reason}\nThe end of its log:`, ...last.map((line) => `  ${line.slice(0, toldChars)}`)].join(
+      '\n',
+    );
   }
 }
 

@@ -40,8 +40,12 @@ export interface AcmeChallengeAnswer {
 export type RouteTarget =
   /** Files of an artifact (gzip tar), fetched once by hash and kept on disk. */
   | { kind: 'static'; artifact_sha256: string; artifact_bytes: number }
-  /** Ready replicas, used in turn. */
-  | { kind: 'replicas'; replicas: { id: string; host: string; port: number }[] }
+  /**
+   * Ready replicas, used in turn. With `wake` there is one on-demand replica instead, which may sleep: the edge asks its
+   * agent where it answers (`WakeDesk`), and `replicas` is empty. An edge that does not know `wake` sees an app that is not
+   * running.
+   */
+  | { kind: 'replicas'; replicas: { id: string; host: string; port: number }[]; wake?: { id: string } }
   /** Known host, nothing to serve yet: 503 with the reason. */
   | { kind: 'none'; reason: string };
 

@@ -1,0 +1,44 @@
+import type { RouteTarget } from '@nebo/contracts';
+import type { RolloutApp, RolloutReplica, RolloutRevision } from './rollout.rows.js';
+
+/** How many replicas an app shall have in its region: on demand (0) it is one, which may sleep; suspended none. */
+export const replicasWanted = (app: RolloutApp): number =>
+  app.suspended ? 0 : Math.max(1, app.replica_count);
+
+/** Whether a replica is of the kind that the app wants now: one that may sleep, or one that runs always. */
+export const fits = (app: RolloutApp, replica: RolloutReplica): boolean =>
+  replica.on_demand === (app.replica_count === 0);
+
+/**
+ * Whether requests may be sent to a replica. One that may sleep has proved once that it comes up; from then on the edge
+ * asks the agent, whatever was reported last: what is seen here is always a little old.
+ */
+export function isUsable(replica: RolloutReplica): boolean {
+  const { state, gone, retire_in, on_demand, wakeable, proven, host, port } = replica;
+  if (gone || retire_in !== null) return false;
+  if (on_demand && wakeable)
+    return proven && (state === 'ready' || state === 'sleeping' || state === 'starting');
+  return state === 'ready' && host !== null && port !== null;
+}
+
+/** Whether a replica has crashed and was not ready since. */
+export const isCrashing = (replica: RolloutReplica): boolean =>
+  replica.state === 'failed' || (replica.crashes > 0 && replica.state !== 'ready');
+
+export const nothing = (reason: string): RouteTarget => ({ kind: 'none', reason });
+
+/** Where the edge shall send the requests of a revision. */
+export function targetOf(app: RolloutApp, revision: RolloutRevision): RouteTarget {
+  const { artifact_kind, artifact_sha256, artifact_bytes } = revision;
+  if (artifact_kind === 'static') return { kind: 'static', artifact_sha256, artifact_bytes };
+  const usable = app.replicas.filter((replica) => replica.revision_id === revision.id && isUsable(replica));
+  const wanted = usable.filter((replica) => fits(app, replica));
+  const others = usable.filter((replica) => !fits(app, replica));
+  // From on demand to permanent and back: the replicas of before serve until the new ones are all there.
+  const serving = wanted.length >= replicasWanted(app) || others.length === 0 ? wanted : others;
+  serving.sort((a, b) => (a.id < b.id ? -1 : 1));
+  const sleepy = serving.find(({ on_demand, wakeable }) => on_demand && wakeable);
+  if (sleepy) return { kind: 'replicas', replicas: [], wake: { id: sleepy.id } };
+  const replicas = serving.map(({ id, host, port }) => ({ id, host: host!, port: port! }));
+  return replicas.length > 0 ? { kind: 'replicas', replicas } : nothing('no replica of the app is ready');
+}
