@@ -50,17 +50,18 @@ export async function stage(
 ): Promise<Stage> {
   const plane = await new FakeControlPlane().start();
   const home = await mkdtemp(join(tmpdir(), 'nebo-agent-'));
-  const agent = await startAgent(plane, home, driver, limits, egress);
-  return {
+  const running: Stage = {
     plane,
-    agent,
+    agent: await startAgent(plane, home, driver, limits, egress),
     home,
     end: async () => {
-      await agent.stop();
+      // The one that is there now: a test may have put another in its place.
+      await running.agent.stop();
       await plane.stop();
       await rm(home, { recursive: true, force: true });
     },
   };
+  return running;
 }
 
 export async function startAgent(
