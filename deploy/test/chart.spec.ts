@@ -255,8 +255,11 @@ withHelm('the chart', () => {
           ]),
         ),
       };
+      // The chart has no way yet for an edge to wake replicas (docs/decisions/031-on-demand.md): apps on demand run always there.
+      const notYet = ['NEBO_WAKE'];
       // A variable that is new in the split form must find its place above.
-      expect([...inSplit].filter((name) => !Object.values(wanted).flat().includes(name))).toEqual([]);
+      const placed = [...Object.values(wanted).flat(), ...notYet];
+      expect([...inSplit].filter((name) => !placed.includes(name))).toEqual([]);
       for (const container of containersOf(manifests)) {
         const names = namesOf(container);
         expect(new Set(names).size).toBe(names.length);

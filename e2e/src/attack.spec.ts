@@ -168,8 +168,10 @@ describe('attacks with single requests', () => {
         const answer = await callOn(api, operation, ids);
         const needed = [...operation.permissions, ...(alsoNeeded[operation.id] ?? [])];
         const isAllowed = needed.every((each) => each === action);
+        // No name leads here, so there is no certificate to see, for anybody.
+        const isVisible = isAllowed && operation.id !== 'certificates_list_certificates';
         if (operation.resource === 'list')
-          expect([operation.id, answer.body.total > 0]).toEqual([operation.id, isAllowed]);
+          expect([operation.id, answer.body.total > 0]).toEqual([operation.id, isVisible]);
         else
           expect([operation.id, action, answer.status === 403]).toEqual([operation.id, action, !isAllowed]);
       }

@@ -137,6 +137,11 @@ describe('refusals of every operation', () => {
         status: 413,
       });
       const wrong = await send('[]', 'application/json');
+      // A child that is not there is said before anything of the body.
+      if (operation.parameters.some((name) => ids[name] === undefined)) {
+        expect(wrong).toMatchObject({ status: 404, body: { error: { code: 'not_found' } } });
+        return;
+      }
       expect(wrong).toMatchObject({
         status: 422,
         body: { error: { code: 'validation_error' }, detail: [{ loc: ['body'] }] },
