@@ -9,7 +9,7 @@ import {
   Page,
   PageQuery,
 } from '@nebo/contracts';
-import { Caller, Idempotent, type IdempotentRequest } from '@nebo/service-kit';
+import { Caller, Idempotent, type IdempotentRequest, readBody } from '@nebo/service-kit';
 import { JobsService } from './jobs.service.js';
 
 const paths = (tail: string) => [`projects/:project_id/apps/:app_id/${tail}`, `apps/:app_id/${tail}`];
@@ -88,14 +88,15 @@ export class JobsController {
     body: AppJobUpdateRequest,
     answer: AppJobResponse,
   })
-  update(
+  async update(
     @Caller() caller: KeyIdentity,
     @Param('project_id') project: string | undefined,
     @Param('app_id') app: string,
     @Param('job_id') id: string,
-    @Body() body: AppJobUpdateRequest,
+    @Body() raw: unknown,
   ): Promise<AppJobResponse> {
-    return this.jobs.update(caller, project ?? null, app, id, body);
+    await this.jobs.get(caller, project ?? null, app, id);
+    return this.jobs.update(caller, project ?? null, app, id, await readBody(AppJobUpdateRequest, raw));
   }
 
   @Delete(paths('jobs/:job_id'))
