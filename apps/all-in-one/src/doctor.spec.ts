@@ -42,6 +42,8 @@ describe('admin doctor', () => {
       'replicas',
       'networks',
       'machines',
+      'git hosts',
+      'dns',
       'inference',
       'traces',
       'usage export',
@@ -58,7 +60,7 @@ describe('admin doctor', () => {
       });
     expect(at(found, 'inference')!.in_use).toMatch(/^the built-in simulator for \d+ models$/);
     const text = doctorText(found);
-    expect(text.split('\n')).toHaveLength(12);
+    expect(text.split('\n')).toHaveLength(14);
     expect(text).toMatch(/^! replicas +simulated, NOT isolated/m);
     expect(text).toMatch(/^ {2}bus +embedded, inside the process +NATS_URL is not set$/m);
   });
@@ -83,6 +85,60 @@ describe('admin doctor', () => {
     expect(at(found, 'usage export')).toMatchObject({ in_use: 'Kafka kafka:9092' });
     expect(at(found, 'traces')).toMatchObject({ in_use: 'http://collector:4318/' });
     expect(JSON.stringify(found)).not.toContain('hunter2');
+  });
+
+  it('names the OAuth apps of git hosts, never their secrets, and what is wrong with their file', async () => {
+    expect(at(await look(simulated), 'git hosts')).toMatchObject({ state: 'ok', in_use: 'by token only' });
+    const file = join(home, 'git.yaml');
+    const env = { ...simulated, NEBO_GIT_CONFIG: file, NEBO_PUBLIC_URL: 'https://nebo.example' };
+    const app = (more: string) => `{ provider: gitea, base_url: "https://git.example.org/", ${more} }`;
+    writeFileSync(
+      file,
+      `oauth_apps: [${app('client_id: abc, client_secret_env: GITEA_SECRET')}, { provider: github, client_id: 7, client_secret_env: GITEA_SECRET }]`,
+    );
+    const found = await look({ ...env, GITEA_SECRET: 'hunter2' });
+    expect(at(found, 'git hosts')).toEqual({
+      area: 'git hosts',
+      state: 'ok',
+      in_use: 'by token; OAuth apps: gitea (https://git.example.org/), github',
+      why: file,
+    });
+    expect(JSON.stringify(found)).not.toContain('hunter2');
+    const wrong = async (text: string) => {
+      writeFileSync(file, text);
+      const { state, why } = at(await look({ ...env, GITEA_SECRET: 'x' }), 'git hosts')!;
+      return `${state}: ${why.replace(`${file}: `, '')}`;
+    };
+    expect(await wrong(`oauth_apps: [${app('client_id: abc, client_secret_env: ABSENT')}]`)).toContain(
+      'ABSENT is not set',
+    );
+    expect(await wrong(`oauth_apps: [${app('client_secret_env: GITEA_SECRET')}]`)).toContain(
+      'needs client_id',
+    );
+    expect(await wrong(`oauth_apps: [${app('client: abc')}]`)).toContain('does not know "client"');
+    expect(await wrong('oauth_apps: [{ provider: gitflic }]')).toContain('gitflic" has no OAuth apps');
+    expect(await wrong('oauth_apps: [{ provider: gitea }]')).toContain('gitea needs its base_url');
+    expect(await wrong('oauth_apps: 1')).toBe('bad: oauth_apps must be a list');
+    expect(await wrong('a: b: c')).toContain('is no YAML');
+    const same = app('client_id: abc, client_secret_env: GITEA_SECRET');
+    expect(await wrong(`oauth_apps: [${same}, ${same}]`)).toContain('is there already');
+  });
+
+  it('says where names are answered, and what zones are delegated to', async () => {
+    expect(at(await look(simulated), 'dns')).toEqual({
+      area: 'dns',
+      state: 'note',
+      in_use: 'built-in, 127.0.0.1:5354 (UDP and TCP)',
+      why: 'NEBO_NAMESERVERS is not set: zones are to be delegated to ns1.apps.localhost, ns2.apps.localhost',
+    });
+    const env = { ...simulated, NEBO_NAMESERVERS: 'ns1.nebo.example,ns2.nebo.example', NEBO_DNS_PORT: '53' };
+    expect(at(await look(env), 'dns')).toMatchObject({
+      state: 'ok',
+      why: 'zones are delegated to ns1.nebo.example, ns2.nebo.example',
+    });
+    expect(at(await look({ ...simulated, NEBO_NAMESERVERS: 'not a name' }), 'dns')).toMatchObject({
+      state: 'bad',
+    });
   });
 
   it('names the upstreams of the inference file, and what is wrong with it', async () => {

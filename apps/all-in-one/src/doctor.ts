@@ -1,5 +1,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { gitConfigSetting, loadOAuthApps } from '@nebo/apps-builder';
+import { dnsSettings } from '@nebo/dns';
 import { loadCatalogue } from '@nebo/inference-router';
 import { probeDrivers } from '@nebo/region-agent';
 import type { Config } from '@nebo/service-kit/config';
@@ -40,6 +42,8 @@ export async function examine(config: Config, url: string): Promise<Diagnosis> {
     database(config, health),
     bus(config, health),
     ...(await drivers(config)),
+    gitHosts(config),
+    nameServer(config, health),
     inference(config),
     traces(config),
     usage(config),
@@ -151,6 +155,59 @@ async function drivers(config: Config): Promise<Finding[]> {
     });
   } catch (error) {
     return [{ area: 'drivers', state: 'bad', in_use: 'none', why: (error as Error).message }];
+  }
+}
+
+function gitHosts(config: Config): Finding {
+  const area = 'git hosts';
+  const file = config.optional(gitConfigSetting);
+  if (file === undefined)
+    return {
+      area,
+      state: 'ok',
+      in_use: 'by token only',
+      why: `${gitConfigSetting} is not set: no OAuth apps`,
+    };
+  try {
+    const names = loadOAuthApps(config).map(({ provider, baseUrl, installed }) => {
+      const where = baseUrl === null ? provider : `${provider} (${plain(baseUrl)})`;
+      return installed === null ? where : `${where} with an app to install`;
+    });
+    const publicUrl = config.optional('NEBO_PUBLIC_URL');
+    // The host sends browsers back to this address, which has to stand in the app there.
+    return {
+      area,
+      state: publicUrl === undefined ? 'note' : 'ok',
+      in_use: names.length === 0 ? 'by token only' : `by token; OAuth apps: ${names.join(', ')}`,
+      why:
+        publicUrl === undefined
+          ? `${file}; NEBO_PUBLIC_URL is not set: people come back to this machine`
+          : file,
+    };
+  } catch (error) {
+    return { area, state: 'bad', in_use: 'none', why: (error as Error).message };
+  }
+}
+
+function nameServer(config: Config, health: Health | null): Finding {
+  const area = 'dns';
+  try {
+    const { nameservers } = dnsSettings(config);
+    const host = config.text('NEBO_DNS_BIND', config.text('NEBO_BIND', '127.0.0.1'));
+    const in_use = `built-in, ${host}:${config.port('NEBO_DNS_PORT', 5354)} (UDP and TCP)`;
+    const trouble = health?.parts.find(({ name, ok }) => name === 'dns' && !ok);
+    if (trouble) return { area, state: 'bad', in_use, why: trouble.detail ?? 'does not answer' };
+    const names = nameservers.map((name) => name.replace(/\.$/, '')).join(', ');
+    return config.list('NEBO_NAMESERVERS').length > 0
+      ? { area, state: 'ok', in_use, why: `zones are delegated to ${names}` }
+      : {
+          area,
+          state: 'note',
+          in_use,
+          why: `NEBO_NAMESERVERS is not set: zones are to be delegated to ${names}`,
+        };
+  } catch (error) {
+    return { area, state: 'bad', in_use: 'none', why: (error as Error).message };
   }
 }
 

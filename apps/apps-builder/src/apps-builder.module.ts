@@ -28,10 +28,17 @@ import { DomainsService } from './domains/domains.service.js';
 import { NameLookup } from './domains/name-lookup.js';
 import { EnvController } from './env/env.controller.js';
 import { EnvService } from './env/env.service.js';
+import { ConnectionStore } from './git/connection-store.js';
 import { ConnectionsController } from './git/connections.controller.js';
 import { ConnectionsService } from './git/connections.service.js';
 import { GitHosts } from './git/git-hosts.js';
 import { GitReach } from './git/git-reach.js';
+import { AuthorizationsController } from './git/oauth/authorizations.controller.js';
+import { AuthorizationsService } from './git/oauth/authorizations.service.js';
+import { CallbackController } from './git/oauth/callback.controller.js';
+import { CallbackService } from './git/oauth/callback.service.js';
+import { OAuthApps } from './git/oauth/oauth-apps.js';
+import { TokenRenewal } from './git/oauth/renewal.js';
 import { hears } from './hears.js';
 import { InternalController } from './internal/internal.controller.js';
 import { RoutesService } from './internal/routes.service.js';
@@ -72,6 +79,8 @@ import { StandingService } from './standing/standing.service.js';
     RuntimeLogController,
     JobsController,
     ConnectionsController,
+    AuthorizationsController,
+    CallbackController,
     DeliveriesController,
     AgentController,
     InternalController,
@@ -97,9 +106,14 @@ import { StandingService } from './standing/standing.service.js';
     WantedService,
     ObservedService,
     RoutesService,
+    OAuthApps,
     GitHosts,
+    TokenRenewal,
     GitReach,
+    ConnectionStore,
     ConnectionsService,
+    AuthorizationsService,
+    CallbackService,
     SourcesService,
     DeliveriesService,
     NameLookup,

@@ -75,6 +75,8 @@ const accountOperations: [string, string, string, string, string][] = [
   ['get', '/git/connections/{connection_id}', 'git_get_connection', '200', 'app:read'],
   ['delete', '/git/connections/{connection_id}', 'git_delete_connection', '204', 'app:delete'],
   ['get', '/git/connections/{connection_id}/repositories', 'git_list_repositories', '200', 'app:read'],
+  ['post', '/git/authorizations', 'git_create_authorization', '201', 'app:create'],
+  ['get', '/git/authorizations/{authorization_id}', 'git_get_authorization', '200', 'app:read'],
 ];
 
 describe('the contract of apps-builder', () => {

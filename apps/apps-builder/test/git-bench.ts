@@ -15,11 +15,21 @@ export class GitBench {
     readonly publicUrl: string,
   ) {}
 
-  static async start(options: GitHostOptions = {}, env: Record<string, string> = {}): Promise<GitBench> {
+  /** @param more settings that depend on where the host answers */
+  static async start(
+    options: GitHostOptions = {},
+    env: Record<string, string> = {},
+    more: (host: GitHostPart) => Record<string, string> = () => ({}),
+  ): Promise<GitBench> {
     const host = await GitHostPart.start(options);
     const made: GitBench[] = [];
     const relay = createServer((request, response) => {
       void buffer(request).then(async (body) => {
+        if (request.method === 'GET') {
+          const page = await made[0]!.back(request.url!);
+          response.writeHead(page.status).end(page.text);
+          return;
+        }
         const id = request.url!.slice('/hooks/git/'.length);
         const headers = request.headers as Record<string, string>;
         const answer = await made[0]!.deliver(id, body, headers);
@@ -32,6 +42,7 @@ export class GitBench {
       NEBO_SAFE_NET_ALLOW: host.address,
       NEBO_PUBLIC_URL: publicUrl,
       ...env,
+      ...more(host),
     });
     const all = new GitBench(bench, host, relay, publicUrl);
     made.push(all);
@@ -47,6 +58,15 @@ export class GitBench {
       as: gateway,
       body,
       headers: { ...rest, 'content-type': 'application/octet-stream', [hookTypeHeader]: type },
+    });
+  }
+
+  /** A browser that a git host sends back, as the gateway hands it on. @param path with its query */
+  back(path: string): Promise<TestAnswer> {
+    const query = path.includes('?') ? path.slice(path.indexOf('?')) : '';
+    return this.bench.nebo.request('apps-builder', {
+      path: `/internal/v1/git/oauth/callback${query}`,
+      as: gateway,
     });
   }
 

@@ -5,9 +5,16 @@ import { SafeNetRefused } from './errors.js';
 /** Hosts that the operator allows although they are not public, from `NEBO_SAFE_NET_ALLOW`. */
 export class AllowList {
   private readonly entries: ReadonlySet<string>;
+  private readonly listed: readonly (readonly [host: string, port: number])[];
 
   constructor(entries: Iterable<readonly [host: string, port: number]>) {
-    this.entries = new Set([...entries].map(([host, port]) => key(host, port)));
+    this.listed = [...entries];
+    this.entries = new Set(this.listed.map(([host, port]) => key(host, port)));
+  }
+
+  /** The entries as they were given, to make a longer list of them. */
+  [Symbol.iterator](): Iterator<readonly [host: string, port: number]> {
+    return this.listed[Symbol.iterator]();
   }
 
   /** Is this host (a name, or an address without brackets) allowed on this port? */

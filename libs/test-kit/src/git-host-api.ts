@@ -92,6 +92,11 @@ async function family(request: ApiRequest, path: string): Promise<ApiAnswer> {
       dialect === 'github' ? {} : { 'x-total-count': String(list.length) };
     return { status: 200, headers, body: page(request, list, size).map(familyRepository) };
   }
+  if (path === '/installation/repositories') {
+    const list = repositories.list();
+    const shown = page(request, list, 'per_page').map(familyRepository);
+    return { status: 200, body: { total_count: list.length, repositories: shown } };
+  }
   const match = /^\/repos\/([^/]+\/[^/]+)(?:\/(.*))?$/.exec(path);
   const repository = match && visible(request, decodeURIComponent(match[1]!));
   if (!repository) return missing;

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { answerApi, type ApiAnswer, apiPrefix } from './git-host-api.js';
+import { GitHostOAuth } from './git-host-oauth.js';
 import { type GitDialect, pingOf, pushesOf, type SentPayload } from './git-host-payloads.js';
 import { git, gitEnv, type HostedRepository, Repositories, type SetStatus } from './git-repositories.js';
 import { noteLive } from './parts.js';
@@ -42,6 +43,8 @@ export class GitHostPart {
   readonly login: string;
   /** Tokens that are taken. */
   readonly tokens = new Set(['token-of-ann']);
+  /** Its OAuth apps, in the same dialect. */
+  readonly oauth: GitHostOAuth;
   /** Rights that the tokens lack: answers 403 to hooks or statuses. */
   readonly forbidden = new Set<'hooks' | 'statuses'>();
   readonly deliveries: MadeDelivery[] = [];
@@ -69,6 +72,7 @@ export class GitHostPart {
     this.dialect = dialect;
     this.login = login;
     this.delivers = delivers;
+    this.oauth = new GitHostOAuth(dialect, this.tokens, login);
   }
 
   static async start(options: GitHostOptions = {}): Promise<GitHostPart> {
@@ -158,13 +162,20 @@ export class GitHostPart {
     }
     const body = await buffer(request);
     this.asked.push(`${request.method} ${url.pathname}${url.search}`);
-    const answer = this.trouble !== null ? { status: this.trouble } : await this.answer(request, url, body);
+    const given = (request.headers.authorization ?? '').replace(/^(Bearer|token) /, '');
+    const grant = await this.oauth.answer(request.method!, url, body, given);
+    if (grant === 'lost') {
+      request.socket.destroy();
+      return;
+    }
+    const answer =
+      grant ??
+      (this.trouble !== null ? { status: this.trouble } : await this.answer(request, url, body, given));
     const text = answer.body === undefined ? '' : JSON.stringify(answer.body);
     response.writeHead(answer.status, { 'content-type': 'application/json', ...answer.headers }).end(text);
   }
 
-  private async answer(request: IncomingMessage, url: URL, body: Buffer): Promise<ApiAnswer> {
-    const given = (request.headers.authorization ?? '').replace(/^(Bearer|token) /, '');
+  private async answer(request: IncomingMessage, url: URL, body: Buffer, given: string): Promise<ApiAnswer> {
     return answerApi({
       dialect: this.dialect,
       method: request.method!,

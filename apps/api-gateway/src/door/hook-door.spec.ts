@@ -47,6 +47,25 @@ describe.each([
     expect(headers['x-nebo-identity']).not.toBe('x');
   });
 
+  it('hands people on whom a git host sends back, with what stands in the address; 405 for another method', async () => {
+    const answer = await send(`${nebo.api}/hooks/git/oauth/callback?code=a%20b&state=c`, { method: 'GET' });
+    expect(answer).toMatchObject({
+      status: 200,
+      body: {
+        service: 'apps-builder',
+        identity: { kind: 'service', service: 'api-gateway', account_id: null },
+      },
+    });
+    expect(nebo.seen.at(-1)).toMatchObject({
+      method: 'GET',
+      url: '/internal/v1/git/oauth/callback?code=a%20b&state=c',
+    });
+    const before = nebo.seen.length;
+    expect(await post('/hooks/git/oauth/callback')).toMatchObject({ status: 405, headers: { allow: 'GET' } });
+    expect((await send(`${nebo.api}/hooks/git/oauth`, { method: 'GET' })).status).toBe(404);
+    expect(nebo.seen.length).toBe(before);
+  });
+
   it('405 for another method, 404 for what names no connection; nothing goes on', async () => {
     const before = nebo.seen.length;
     const answer = await send(`${nebo.api}/hooks/git/${id}`, { method: 'GET' });

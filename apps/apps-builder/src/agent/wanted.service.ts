@@ -4,6 +4,7 @@ import { Database, type Sql } from '@nebo/persistence';
 import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { openEntries, type SealedEntry } from '../env/env.service.js';
 import { sealContext } from '../git/connections.rows.js';
+import { TokenRenewal } from '../git/oauth/renewal.js';
 import { wantedRuns } from '../jobs/wanted-runs.js';
 import type { Topic } from '../shared/topics.js';
 
@@ -61,6 +62,7 @@ export class WantedService {
     private readonly database: Database,
     private readonly changes: Changes<Topic>,
     private readonly epochs: Epochs,
+    private readonly renewal: TokenRenewal,
     @Inject(RUNTIME) private readonly runtime: Runtime,
   ) {}
 
@@ -81,6 +83,7 @@ export class WantedService {
     const end = Date.now() + waitMs;
     try {
       for (;;) {
+        await this.renewal.beforeClones(agent.region_id);
         const answer = await this.database.transaction((tx) => this.read(tx, agent, since));
         const left = end - Date.now();
         if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;

@@ -23,6 +23,12 @@ export interface DeliveryAnswer {
 
 interface HeardApp extends WantsPushes {
   id: string;
+  /** A push waits for its build. */
+  is_due: boolean;
+  /** The newest build, unless it failed: a host may be asked to send a push again for such a one. */
+  build_id: string | null;
+  build_commit: string | null;
+  build_branch: string | null;
 }
 
 /** What stands in a row of the log. */
@@ -32,6 +38,7 @@ interface Entry {
   event: string;
   push: Push | null;
   verdict: { outcome: 'accepted' | 'ignored' | 'refused'; reason: string };
+  build_id?: string | null;
 }
 
 /** A host without ids of deliveries repeats one within so long, milliseconds; later an equal body is another push. */
@@ -153,8 +160,11 @@ export class DeliveriesService {
     const push = content.kind === 'push' ? content : null;
     // Locked in one order, so that two deliveries at once cannot wait for each other.
     const apps = await tx.query<HeardApp>(
-      `select id, branch, auto_deploy, root_directory from app
-       where git_connection_id = $1 and repo_key = lower($2) and deleted_at is null order by id for update`,
+      `select a.id, a.branch, a.auto_deploy, a.root_directory, a.push_at is not null as is_due, b.id as build_id,
+         b.commit_sha as build_commit, b.branch as build_branch
+       from app a left join lateral (select * from build n where n.app_id = a.id order by n.seq desc limit 1) b
+         on b.status in ('queued', 'building', 'success')
+       where a.git_connection_id = $1 and a.repo_key = lower($2) and a.deleted_at is null order by a.id for update of a`,
       [connection.id, content.repo_full_name ?? ''],
     );
     if (apps.length === 0) {
@@ -165,8 +175,20 @@ export class DeliveriesService {
     }
     let best: Verdict | null = null;
     for (const app of apps) {
-      const verdict = verdictOf(content, app);
-      const fresh = await this.log(tx, connection, { app_id: app.id, dedupe, event, push, verdict });
+      const judged = verdictOf(content, app);
+      const replayed = judged.outcome === 'accepted' && isBuilt(push, app);
+      const verdict: Verdict = replayed
+        ? { outcome: 'ignored', reason: `${push!.commit!.slice(0, 12)} of ${app.branch} is built already` }
+        : judged;
+      const build_id = replayed ? app.build_id : null;
+      const fresh = await this.log(tx, connection, {
+        app_id: app.id,
+        dedupe,
+        event,
+        push,
+        verdict,
+        build_id,
+      });
       const become: Verdict = fresh
         ? verdict
         : { outcome: 'ignored', reason: 'this delivery has come before' };
@@ -191,8 +213,9 @@ export class DeliveriesService {
   private async log(tx: Sql, connection: ConnectionRow, entry: Entry): Promise<boolean> {
     const { app_id, dedupe, event, push, verdict } = entry;
     const [row] = await tx.query<{ repeats: number }>(
-      `insert into delivery (id, account_id, connection_id, app_id, dedupe, event, branch, commit_sha, outcome, reason)
-       values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5, $6, $7, $8, $9, $10)
+      `insert into delivery (id, account_id, connection_id, app_id, dedupe, event, branch, commit_sha, outcome, reason,
+         build_id)
+       values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5, $6, $7, $8, $9, $10, $11::uuid)
        on conflict (connection_id, dedupe, app_id) do update set repeats = delivery.repeats + 1 returning repeats`,
       [
         randomUUID(),
@@ -205,6 +228,7 @@ export class DeliveriesService {
         push?.commit ?? null,
         verdict.outcome,
         verdict.reason.slice(0, 1_000),
+        entry.build_id ?? null,
       ],
     );
     return row!.repeats === 0;
@@ -227,6 +251,18 @@ function verdictOf(content: DeliveryContent, app: HeardApp): Verdict {
     reason: content.kind === 'ping' ? 'the webhook works' : `${content.event}: only pushes are built`,
   };
 }
+
+/**
+ * Whether the newest build is that of the push: it was told twice under two ids, or somebody deployed by hand meanwhile. With
+ * a push waiting nobody can tell, and what is built then is asked of the host anyway.
+ */
+const isBuilt = (push: Push | null, app: HeardApp): boolean =>
+  push !== null &&
+  push.commit !== null &&
+  !app.is_due &&
+  app.build_id !== null &&
+  app.build_commit === push.commit &&
+  app.build_branch === push.branch;
 
 /** JSON, or a form whose field `payload` is JSON, as two hosts can be set to send it. */
 function parse(type: string, bytes: Buffer): unknown {

@@ -66,11 +66,22 @@ describe('deliveries of a git host', () => {
     // The same bytes again, and the same message under another id: no second build.
     const first = lastSent();
     expect(await send(first)).toMatchObject({ status: 200, body: { outcome: 'ignored' } });
-    await send(first, { 'x-gitea-delivery': randomUUID() });
-    // The next look at the head waits for the gap between two builds of pushes.
-    await eventually('its link', async () => (await latest(app.id)).build_id === build.id, 40_000);
+    expect(await send(first, { 'x-gitea-delivery': randomUUID() })).toMatchObject({ status: 200 });
+    expect(await latest(app.id)).toMatchObject({
+      outcome: 'ignored',
+      reason: `${sha.slice(0, 12)} of main is built already`,
+      build_id: build.id,
+    });
     expect((await git.deliveries(app.id)).map(({ repeats }) => repeats)).toEqual([0, 1]);
-    expect(await git.builds(app.id)).toHaveLength(1);
+    // An older push under a new id: the head of the branch is what counts, and that one is built.
+    const next = await git.host.push('ann/site', { files: { 'index.html': 'next' } });
+    await eventually('the next build', async () => (await git.builds(app.id))[0].commit_sha === next, 40_000);
+    expect(await send(first, { 'x-gitea-delivery': randomUUID() })).toMatchObject({ status: 202 });
+    await eventually('the verdict', async () => (await latest(app.id)).outcome === 'ignored', 40_000);
+    expect((await latest(app.id)).reason).toBe(
+      `${next.slice(0, 12)} is the head of main, and is built already`,
+    );
+    expect(await git.builds(app.id)).toHaveLength(2);
     await api('DELETE', `apps/${app.id}`);
   }, 60_000);
 

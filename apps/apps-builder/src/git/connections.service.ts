@@ -1,6 +1,4 @@
-import { randomBytes, randomUUID } from 'node:crypto';
-import { Inject, Injectable } from '@nestjs/common';
-import { say } from '@nebo/bus';
+import { Injectable } from '@nestjs/common';
 import {
   type KeyIdentity,
   type PageOf,
@@ -11,22 +9,19 @@ import {
   type V1GitRepository,
 } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
-import type { Sql } from '@nebo/persistence';
 import {
-  type ApiError,
   conflict,
   fieldError,
   type IdempotentRequest,
   notFound,
   once,
   type OnceAnswer,
-  RUNTIME,
-  type Runtime,
   unavailable,
 } from '@nebo/service-kit';
-import { says } from '../events.js';
 import { Store } from '../shared/prisma.js';
-import { connectionRecord, type ConnectionRow, findConnection, sealContext } from './connections.rows.js';
+import { addressRefused, baseAddress } from './base-address.js';
+import { auditConnection, ConnectionStore } from './connection-store.js';
+import { connectionRecord, type ConnectionRow, findConnection } from './connections.rows.js';
 import { GitHostError, type GitHost } from './git-host.js';
 import { GitHosts } from './git-hosts.js';
 import { GitReach } from './git-reach.js';
@@ -38,7 +33,7 @@ export class ConnectionsService {
     private readonly store: Store,
     private readonly hosts: GitHosts,
     private readonly reach: GitReach,
-    @Inject(RUNTIME) private readonly runtime: Runtime,
+    private readonly connections: ConnectionStore,
   ) {}
 
   /** A page of the account's connections, oldest first. */
@@ -85,8 +80,17 @@ export class ConnectionsService {
       });
     return this.store.as(caller.account_id, ({ sql }) =>
       once(sql, idem, async () => {
-        const row = await this.write(sql, caller, { host, base: base ?? '', login, body });
-        await this.audit(sql, caller, 'git_create_connection', row, { provider: row.provider, login });
+        const row = await this.connections.write(sql, {
+          account_id: caller.account_id,
+          provider: host.provider,
+          base,
+          login,
+          name: body.name ?? null,
+          auth: 'token',
+          grant: { token: body.token, refreshToken: null, expiresInS: null },
+          installationId: null,
+        });
+        await auditConnection(sql, caller, 'git_create_connection', row, { provider: row.provider, login });
         return { status: 201, body: connectionRecord(row) };
       }),
     );
@@ -119,7 +123,7 @@ export class ConnectionsService {
         [known],
       );
       for (const hook of hooks) await wake(sql, 'git_hook', hook.id);
-      await this.audit(sql, caller, 'git_delete_connection', row, {
+      await auditConnection(sql, caller, 'git_delete_connection', row, {
         provider: row.provider,
         login: row.login,
       });
@@ -135,12 +139,17 @@ export class ConnectionsService {
     const connection = await this.find(caller, id);
     const { host, api } = this.reach.connected(connection);
     const { pageSize } = host;
+    // An installation has no list of a person's repositories.
+    const list =
+      connection.auth === 'installation' && host.installations !== null
+        ? host.installations.repositories
+        : host.repositories;
     const data: V1GitRepository[] = [];
     const end = page.offset + page.limit;
     for (let at = Math.floor(page.offset / pageSize); ; at += 1) {
       const { repositories, total } = await this.reach.ask(
         connection,
-        () => host.repositories(api, at + 1),
+        () => list(api, at + 1),
         () => unavailable('the git host has no list of repositories where it is expected'),
       );
       const begin = at * pageSize;
@@ -156,106 +165,6 @@ export class ConnectionsService {
     if (row === null) throw notFound();
     return row;
   }
-
-  private async write(
-    sql: Sql,
-    caller: KeyIdentity,
-    { host, base, login, body }: { host: GitHost; base: string; login: string; body: V1GitConnectionCreate },
-  ): Promise<ConnectionRow> {
-    const { account_id } = caller;
-    const { masterKey } = this.runtime;
-    // Two at once: the second waits here and finds what the first made, so that a token is sealed for the row it lands in.
-    await sql.query('select pg_advisory_xact_lock(hashtextextended($1, 0))::text as held', [
-      `git_connection|${account_id}|${host.provider}|${base}|${login}`,
-    ]);
-    const [known] = await sql.query<{ id: string }>(
-      `select id from git_connection
-       where provider = $1 and base_url = $2 and login = $3 and deleted_at is null`,
-      [host.provider, base, login],
-    );
-    const id = known?.id ?? randomUUID();
-    const token = masterKey.seal(body.token, sealContext(account_id, id, 'token'));
-    if (known) {
-      const [row] = await sql.query<ConnectionRow>(
-        `update git_connection set token_sealed = decode($2, 'base64'), name = coalesce($3, name), status = 'active',
-           status_reason = null, checked_at = now()
-         where id = $1::uuid returning *`,
-        [id, token.toString('base64'), body.name ?? null],
-      );
-      await this.tryAgain(sql, id);
-      return row!;
-    }
-    const secret = masterKey.seal(randomBytes(32).toString('hex'), sealContext(account_id, id, 'hook'));
-    const [row] = await sql.query<ConnectionRow>(
-      `insert into git_connection (id, account_id, provider, base_url, login, name, token_sealed, hook_secret_sealed, checked_at)
-       values ($1::uuid, $2::uuid, $3, $4, $5, $6, decode($7, 'base64'), decode($8, 'base64'), now()) returning *`,
-      [
-        id,
-        account_id,
-        host.provider,
-        base,
-        login,
-        body.name ?? login,
-        token.toString('base64'),
-        secret.toString('base64'),
-      ],
-    );
-    return row!;
-  }
-
-  /** What stood still for the old token goes on with the new one. */
-  private async tryAgain(sql: Sql, id: string): Promise<void> {
-    const hooks = await sql.query<{ id: string }>('select id from git_hook where connection_id = $1::uuid', [
-      id,
-    ]);
-    for (const hook of hooks) await wake(sql, 'git_hook', hook.id);
-    const apps = await sql.query<{ id: string }>(
-      `update app set source_error = null where git_connection_id = $1 and deleted_at is null returning id`,
-      [id],
-    );
-    for (const app of apps) await wake(sql, 'push', app.id);
-  }
-
-  private async audit(
-    sql: Sql,
-    caller: KeyIdentity,
-    action: string,
-    row: { id: string },
-    details: Record<string, unknown>,
-  ): Promise<void> {
-    const event = {
-      actor: `key:${caller.key_id}`,
-      action,
-      resource: `git_connection:${row.id}`,
-      project_id: null,
-      details,
-    };
-    await say(sql, says.auditWritten(event, { account: caller.account_id }));
-  }
-}
-
-/**
- * The address of a self-hosted git host in one form: no slash, query or credentials at its end.
- * @throws ApiError 422
- */
-export function baseAddress(text: string): string {
-  let url: URL;
-  try {
-    url = new URL(text);
-  } catch {
-    throw fieldError('base_url', 'must be an address like https://git.example.org');
-  }
-  if (url.protocol !== 'https:' && url.protocol !== 'http:')
-    throw fieldError('base_url', 'must begin with https://');
-  if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '')
-    throw fieldError('base_url', 'must not have credentials, a query or a fragment');
-  return `${url.origin}${url.pathname}`.replace(/\/+$/, '');
-}
-
-function addressRefused({ provider }: GitHost, base: string | null): ApiError {
-  return base === null
-    ? fieldError('base_url', `${provider} is self-hosted: its address is needed`)
-    : fieldError('base_url', `${provider} is known as a hosted git host only; leave the address out`);
 }
 
 /** Why a token was not taken, as the answer of a create. */

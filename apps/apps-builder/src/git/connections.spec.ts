@@ -36,6 +36,7 @@ describe('git connections', () => {
       base_url: git.host.url,
       login: 'ann',
       name: 'ann',
+      auth: 'token',
       status: 'active',
       status_reason: null,
       created_at: expect.any(String),

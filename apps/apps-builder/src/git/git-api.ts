@@ -9,6 +9,14 @@ export interface GitAnswer {
   body: unknown;
 }
 
+/** A token that may run out. */
+export interface TokenSource {
+  /** The present one, renewed when it is about to run out. @throws GitHostError */
+  token(): Promise<string>;
+  /** Another one, since the host has refused this; null: there is none. @throws GitHostError */
+  renewed(refused: string): Promise<string | null>;
+}
+
 /** Largest answer that is read, bytes; lists are asked for page by page. */
 const maxBytes = 5 * 1024 * 1024;
 /** One exchange at most, milliseconds: a request of our own API may wait for it. */
@@ -19,7 +27,8 @@ export class GitApi {
   constructor(
     private readonly client: SafeClient,
     private readonly address: string,
-    private readonly headers: Readonly<Record<string, string>>,
+    private readonly headers: (token: string | null) => Record<string, string>,
+    private readonly credential: string | TokenSource | null,
   ) {}
 
   /** @throws GitHostError */
@@ -29,13 +38,34 @@ export class GitApi {
 
   /** @param path from the API's address on @throws GitHostError for every status that is no success */
   async send(method: string, path: string, body?: unknown): Promise<GitAnswer> {
+    const { credential } = this;
+    if (credential === null || typeof credential === 'string')
+      return this.exchange(credential, method, path, body);
+    const token = await credential.token();
+    try {
+      return await this.exchange(token, method, path, body);
+    } catch (error) {
+      // It may have run out before its time: the host's clock, or somebody renewed it elsewhere.
+      if (!(error instanceof GitHostError) || error.failure !== 'unauthorized') throw error;
+      const other = await credential.renewed(token);
+      if (other === null) throw error;
+      return this.exchange(other, method, path, body);
+    }
+  }
+
+  private async exchange(
+    token: string | null,
+    method: string,
+    path: string,
+    body: unknown,
+  ): Promise<GitAnswer> {
     let answer;
     try {
       answer = await this.client.request(`${this.address}${path}`, {
         method,
         headers: {
           accept: 'application/json',
-          ...this.headers,
+          ...this.headers(token),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
@@ -63,7 +93,8 @@ function parsed(body: Buffer): unknown {
   }
 }
 
-function explained(error: unknown): GitHostError {
+/** What the way to a git host said no to, as the host's own failures are said. @throws what is neither */
+export function explained(error: unknown): GitHostError {
   const cause = { cause: error };
   if (error instanceof SafeNetRefused)
     return new GitHostError('refused', `the address of the git host is not allowed: ${error.message}`, cause);

@@ -77,7 +77,33 @@ export type DeliveryContent =
   | { kind: 'ping'; repo_full_name: string | null }
   | { kind: 'other'; event: string; repo_full_name: string | null };
 
-/** A kind of git host: one folder each, listed in `git-hosts.ts`. It keeps no state; a call brings its API with it. */
+/** How a kind of git host lets apps act for a person (RFC 6749); paths from its web address on. */
+export interface OAuthDialect {
+  authorizePath: string;
+  tokenPath: string;
+  /** What Nebo asks for, in the host's words. */
+  scope: string;
+  /** The host checks a proof of who asked (RFC 7636). */
+  pkce: boolean;
+}
+
+/** How a kind of git host lets an app be installed in accounts, which then opens repositories without a person. */
+export interface InstallationDialect {
+  /** Where a person installs the app; from the web address on. */
+  installPath(slug: string, selfHosted: boolean): string;
+  /**
+   * Whose account an installation is of. Asked with the token of the person who came back: the id in the address that
+   * brought them is not to be believed.
+   * @throws GitHostError `not_found` when the person has nothing to do with it
+   */
+  account(personApi: GitApi, installationId: string): Promise<GitAccount>;
+  /** A token for it. @param appApi speaks as the app itself @throws GitHostError */
+  token(appApi: GitApi, installationId: string): Promise<{ token: string; expiresInS: number | null }>;
+  /** @param page from 1, of the host's `pageSize` entries @throws GitHostError */
+  repositories(api: GitApi, page: number): Promise<GitRepositories>;
+}
+
+/** A kind of git host: one folder each, listed in `host-list.ts`. It keeps no state; a call brings its API with it. */
 export interface GitHost {
   readonly provider: string;
   /**
@@ -93,6 +119,10 @@ export interface GitHost {
   /** @param page from 1, of `pageSize` entries @throws GitHostError */
   repositories(api: GitApi, page: number): Promise<GitRepositories>;
   readonly pageSize: number;
+  /** Null: connected by a token only. */
+  readonly oauth: OAuthDialect | null;
+  /** Null: it has no apps that are installed. */
+  readonly installations: InstallationDialect | null;
   /** Headers in which a delivery carries its signature or secret. */
   readonly signatureHeaders: readonly string[];
   /** Newest commit of a branch. @throws GitHostError `not_found` for no such repository or branch */

@@ -2,7 +2,7 @@ import { createSafeClient, parseAllowList } from '@nebo/safe-net';
 import { type GitDialect, gitDialects, GitHostPart } from '@nebo/test-kit';
 import { GitApi } from './git-api.js';
 import { type GitAddresses, type GitHost, GitHostError } from './git-host.js';
-import { gitHosts } from './git-hosts.js';
+import { gitHosts } from './host-list.js';
 
 /** One suite for every kind of git host, over real repositories and real HTTP. */
 for (const dialect of gitDialects) {
@@ -14,7 +14,8 @@ for (const dialect of gitDialects) {
       new GitApi(
         createSafeClient({ allow: parseAllowList(part.address), httpsOnly: true }),
         addresses.api,
-        host.headers(token),
+        (text) => host.headers(text),
+        token,
       );
     const failure = (work: Promise<unknown>) =>
       work.then(
@@ -165,7 +166,12 @@ for (const dialect of gitDialects) {
       part.trouble = 418;
       expect(await failure(host.account(api()))).toBe('unexpected');
       part.trouble = null;
-      const strict = new GitApi(createSafeClient({ httpsOnly: true }), part.api, host.headers('t'));
+      const strict = new GitApi(
+        createSafeClient({ httpsOnly: true }),
+        part.api,
+        (text) => host.headers(text),
+        't',
+      );
       expect(await failure(host.account(strict))).toBe('refused');
     });
   });

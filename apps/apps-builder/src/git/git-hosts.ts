@@ -1,25 +1,20 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { createSafeClient, parseAllowList, type SafeClient } from '@nebo/safe-net';
+import { AllowList, createSafeClient, parseAllowList, type SafeClient } from '@nebo/safe-net';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
-import { GitApi } from './git-api.js';
+import { GitApi, type TokenSource } from './git-api.js';
 import type { GitHost } from './git-host.js';
-import { gitea } from './hosts/gitea/gitea.js';
-import { gitflic } from './hosts/gitflic/gitflic.js';
-import { github } from './hosts/github/github.js';
-import { gitlab } from './hosts/gitlab/gitlab.js';
-import { gitverse } from './hosts/gitverse/gitverse.js';
+import { gitHosts } from './host-list.js';
+import { type OAuthApp, OAuthApps } from './oauth/oauth-apps.js';
 
-/** Every kind of git host: a line and its folder. */
-export const gitHosts: readonly GitHost[] = [github, gitlab, gitea, gitverse, gitflic];
-
-/** Gives git hosts their way out: public addresses, and what the operator allows. */
+/** Gives git hosts their way out: public addresses, and what the operator allows by a list or by an OAuth app there. */
 @Injectable()
 export class GitHosts {
-  private readonly client: SafeClient;
+  readonly client: SafeClient;
 
-  constructor(@Inject(RUNTIME) { config }: Runtime) {
+  constructor(@Inject(RUNTIME) { config }: Runtime, apps: OAuthApps) {
+    const listed = parseAllowList(config.optional('NEBO_SAFE_NET_ALLOW'));
     this.client = createSafeClient({
-      allow: parseAllowList(config.optional('NEBO_SAFE_NET_ALLOW')),
+      allow: new AllowList([...listed, ...apps.all.flatMap(addressOf)]),
       httpsOnly: true,
       userAgent: 'nebo',
     });
@@ -30,7 +25,14 @@ export class GitHosts {
   }
 
   /** @param token null: what everybody may see */
-  api(host: GitHost, address: string, token: string | null): GitApi {
-    return new GitApi(this.client, address, host.headers(token));
+  api(host: GitHost, address: string, token: string | TokenSource | null): GitApi {
+    return new GitApi(this.client, address, (text) => host.headers(text), token);
   }
+}
+
+function addressOf({ baseUrl }: OAuthApp): [host: string, port: number][] {
+  if (baseUrl === null) return [];
+  const { hostname, port, protocol } = new URL(baseUrl);
+  const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+  return [[bare, port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port)]];
 }

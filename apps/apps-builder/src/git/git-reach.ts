@@ -1,10 +1,17 @@
-import { Inject, Injectable } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { Database } from '@nebo/persistence';
-import { type ApiError, conflict, RUNTIME, type Runtime, unavailable } from '@nebo/service-kit';
-import { type ConnectionRow, findConnection, markRefused, markWorking, tokenOf } from './connections.rows.js';
+import { type ApiError, conflict, unavailable } from '@nebo/service-kit';
+import {
+  type ConnectionRow,
+  findConnection,
+  markRefused,
+  markWorking,
+  reconnect,
+} from './connections.rows.js';
 import type { GitApi } from './git-api.js';
 import { type GitAddresses, type GitHost, GitHostError } from './git-host.js';
 import { GitHosts } from './git-hosts.js';
+import { TokenRenewal } from './oauth/renewal.js';
 
 /** A git host with whatever opens it. */
 export interface Reached {
@@ -13,12 +20,7 @@ export interface Reached {
   addresses: GitAddresses;
   /** Null: without a connection, what everybody may see. */
   connection: ConnectionRow | null;
-  token: string | null;
 }
-
-/** The sentence that leads out of a token that has gone bad. */
-export const reconnect = ({ provider, login }: Pick<ConnectionRow, 'provider' | 'login'>): string =>
-  `${provider} does not take the token of ${login} any more: reconnect it by POST /git/connections with a new token`;
 
 /** Opens git hosts, and keeps in the connection whether its token still works. */
 @Injectable()
@@ -26,7 +28,7 @@ export class GitReach {
   constructor(
     private readonly database: Database,
     private readonly hosts: GitHosts,
-    @Inject(RUNTIME) private readonly runtime: Runtime,
+    private readonly renewal: TokenRenewal,
   ) {}
 
   /**
@@ -38,14 +40,8 @@ export class GitReach {
     const addresses = host?.addresses(row.base_url === '' ? null : row.base_url) ?? null;
     if (host === null || addresses === null)
       throw unavailable(`git host ${row.provider} is not there any more`);
-    const token = tokenOf(this.runtime.masterKey, row);
-    return {
-      host,
-      addresses,
-      token,
-      connection: row,
-      api: this.hosts.api(host, addresses.api, token),
-    };
+    const api = this.hosts.api(host, addresses.api, this.renewal.source(row));
+    return { host, addresses, connection: row, api };
   }
 
   /**
@@ -64,7 +60,7 @@ export class GitReach {
     const host = this.hosts.find(app.git_provider);
     const addresses = host?.addresses(null) ?? null;
     if (host === null || addresses === null) return null;
-    return { host, addresses, token: null, connection: null, api: this.hosts.api(host, addresses.api, null) };
+    return { host, addresses, connection: null, api: this.hosts.api(host, addresses.api, null) };
   }
 
   /**

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { gitPayloads } from '@nebo/test-kit';
-import { gitHosts } from './git-hosts.js';
+import { gitHosts } from './host-list.js';
 import { standardSignatureHolds } from './signatures.js';
 
 const hostOf = (dialect: string) => gitHosts.find(({ provider }) => provider === dialect)!;

@@ -12,6 +12,7 @@ const keep = {
   /** More than the 7 days in which a delivery must be known again. */
   deliveries: '30 days',
   deletedConnections: '7 days',
+  authorizations: '1 day',
   jobRuns: '30 days',
 } as const;
 
@@ -69,6 +70,9 @@ export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
       );
       await tx.query(`delete from runtime_log_line where stored_at < now() - interval '${keep.runtimeLog}'`);
       await tx.query(`delete from delivery where received_at < now() - interval '${keep.deliveries}'`);
+      await tx.query(
+        `delete from git_authorization where created_at < now() - interval '${keep.authorizations}'`,
+      );
       // Its webhooks are taken away before.
       await tx.query(
         `delete from git_connection c where deleted_at < now() - interval '${keep.deletedConnections}'

@@ -104,10 +104,18 @@ export class PushLifecycle extends Lifecycle<PushedApp> {
     const isBuilt = known !== undefined && known.usable && known.commit_sha === source.commit.sha;
     if (!isBuilt) await callOffQueued(tx, app, 'overtaken by a newer push');
     const buildId = isBuilt ? known.id : (await beginBuild(tx, app, 'push', { commit: source })).id;
+    // An older push that was told again leads here too: the log says that nothing new came of it.
     await tx.query(
-      `update delivery set build_id = $2::uuid
+      `update delivery set build_id = $2::uuid, outcome = case when $4::boolean then 'ignored' else outcome end,
+         reason = case when $4::boolean then $5 else reason end
        where app_id = $1::uuid and outcome = 'accepted' and build_id is null and received_at <= $3::timestamptz`,
-      [app.id, buildId, app.push_at],
+      [
+        app.id,
+        buildId,
+        app.push_at,
+        isBuilt,
+        `${source.commit.sha.slice(0, 12)} is the head of ${app.branch}, and is built already`,
+      ],
     );
     await this.note(tx, app, null);
     await this.done(tx, app, !isBuilt);

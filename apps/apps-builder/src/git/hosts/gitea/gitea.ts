@@ -18,6 +18,13 @@ import { headerOf, hexSignatureHolds } from '../../signatures.js';
 export const gitea: GitHost = {
   provider: 'gitea',
   pageSize: 50,
+  oauth: {
+    authorizePath: '/login/oauth/authorize',
+    tokenPath: '/login/oauth/access_token',
+    scope: 'read:user write:repository',
+    pkce: true,
+  },
+  installations: null,
   signatureHeaders: ['x-gitea-signature'],
   addresses: (base) => (base === null ? null : { web: base, api: `${base}/api/v1` }),
   headers: (token): Record<string, string> => (token === null ? {} : { authorization: `token ${token}` }),

@@ -75,6 +75,9 @@ function readEvent(body: unknown): DeliveryContent {
 export const gitflic: GitHost = {
   provider: 'gitflic',
   pageSize: 50,
+  // What is published of its OAuth names no secret of the app and no way to renew a grant: a token is safer.
+  oauth: null,
+  installations: null,
   signatureHeaders: ['gitflic-webhook-secret'],
   addresses: (base) => (base === null ? hosted : { web: base, api: `${base}/rest-api` }),
   headers: (token): Record<string, string> => (token === null ? {} : { authorization: `token ${token}` }),

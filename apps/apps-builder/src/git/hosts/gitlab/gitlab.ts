@@ -54,6 +54,8 @@ function readEvent(body: unknown): DeliveryContent {
 export const gitlab: GitHost = {
   provider: 'gitlab',
   pageSize: 100,
+  oauth: { authorizePath: '/oauth/authorize', tokenPath: '/oauth/token', scope: 'api', pkce: true },
+  installations: null,
   signatureHeaders: ['x-gitlab-token', 'webhook-signature'],
   addresses: (base) => (base === null ? hosted : { web: base, api: `${base}/api/v4` }),
   headers: (token): Record<string, string> => (token === null ? {} : { authorization: `Bearer ${token}` }),

@@ -20,6 +20,14 @@ const hosted = { web: 'https://gitverse.ru', api: 'https://api.gitverse.ru' };
 export const gitverse: GitHost = {
   provider: 'gitverse',
   pageSize: 50,
+  oauth: {
+    // The family's paths; which scopes its apps have is set where the app is registered.
+    authorizePath: '/login/oauth/authorize',
+    tokenPath: '/login/oauth/access_token',
+    scope: '',
+    pkce: true,
+  },
+  installations: null,
   signatureHeaders: ['x-gitverse-signature', 'x-hub-signature-256'],
   addresses: (base) => (base === null ? hosted : null),
   headers: (token) => ({
