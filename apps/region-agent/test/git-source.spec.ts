@@ -38,7 +38,8 @@ for (const driver of ['simulated', 'local'] as const) {
     beforeAll(async () => {
       host = await GitHostPart.start();
       process.env['NEBO_SAFE_NET_ALLOW'] = host.address;
-      proxy = await startEgressProxy({ allow: parseAllowList(host.address) });
+      const { port } = new URL(host.url);
+      proxy = await startEgressProxy({ allow: parseAllowList(`${host.address},localhost:${port}`) });
       on = await stage(driver, { wallMs: 60_000 }, { proxyUrl: proxy.url! });
       await host.createRepository('ann/site');
       first = await host.push('ann/site', {
@@ -96,6 +97,64 @@ for (const driver of ['simulated', 'local'] as const) {
       for (const id of ['token', 'commit', 'absent'])
         expect(on.plane.lines(`build-${id}`).join('\n')).not.toContain(host.token);
     }, 120_000);
+
+    it('submodules come along: of the same host with its credential, of others without; what cannot be had is said', async () => {
+      await host.createRepository('ann/lib');
+      await host.createRepository('ann/deep', { isPrivate: false });
+      await host.createRepository('ann/whole');
+      const deep = await host.push('ann/deep', { files: { 'deep.txt': 'deep' } });
+      const lib = await host.push('ann/lib', {
+        files: {
+          'lib.txt': 'lib',
+          '.gitmodules': `[submodule "d"]\n\tpath = in/deep\n\turl = ../deep.git\n`,
+        },
+        links: { 'in/deep': deep },
+      });
+      const other = host.url.replace('127.0.0.1', 'localhost');
+      const modules = [
+        ['libs/lib', `${host.url}/ann/lib.git`, lib],
+        ['libs/ssh', 'git@127.0.0.1:ann/lib.git', lib],
+        ['libs/gone', `${host.url}/ann/absent.git`, lib],
+        ['libs/old', `${host.url}/ann/lib.git`, 'b'.repeat(40)],
+        ['libs/inside', 'https://169.254.169.254/x.git', lib],
+        ['libs/far', 'git@git.example.org:x/y.git', lib],
+        ['libs/foreign', `${other}/ann/lib.git`, lib],
+      ] as const;
+      const text = modules
+        .map(([path, url]) => `[submodule "${path}"]\n\tpath = ${path}\n\turl = ${url}\n`)
+        .join('');
+      const links = Object.fromEntries(modules.map(([path, , sha]) => [path, sha]));
+      const files = {
+        'index.html': 'x',
+        '.gitmodules': text,
+        '.gitattributes': '*.psd filter=lfs diff=lfs merge=lfs -text\n',
+        'art/a.psd': `version https://git-lfs.github.com/spec/v1\noid sha256:${'a'.repeat(64)}\nsize 5\n`,
+        'art/b.psd': 'a whole picture',
+      };
+      const commit = await host.push('ann/whole', { files, links });
+      // `localhost` is the same server under another name: it gets no credential of this one.
+      const before = process.env['NEBO_SAFE_NET_ALLOW'];
+      process.env['NEBO_SAFE_NET_ALLOW'] = `${host.address},${new URL(other).host}`;
+      await build('modules', source(commit, { clone_url: `${host.url}/ann/whole.git` }));
+      await on.plane.see('modules', 'success', 60_000);
+      process.env['NEBO_SAFE_NET_ALLOW'] = before;
+      const log = on.plane.lines('build-modules').join('\n');
+      const summary = await checkArchive(Readable.from([on.plane.blobs.get(sourceOf('modules').sha256)!]));
+      const text0 = JSON.stringify(summary);
+      expect(log).toContain('submodule libs/lib: ');
+      expect(log).toContain('submodule libs/lib/in/deep: ');
+      expect(log).toContain('submodule libs/ssh/in/deep: ');
+      expect(log).not.toMatch(/warning: the submodule libs\/(lib|ssh)/);
+      expect(log).toMatch(/libs\/gone is left out, there is no such repository/);
+      expect(log).toMatch(/libs\/old is left out, its commit is not there any more/);
+      expect(log).toMatch(/libs\/inside is left out, .*public/);
+      expect(log).toMatch(/libs\/far is left out, it is reached by ssh/);
+      expect(log).toMatch(/libs\/foreign is left out, it is not public/);
+      expect(log).toMatch(/Git LFS files are not fetched, .*: art\/a\.psd$/m);
+      expect(log).not.toContain('b.psd');
+      expect(log).not.toContain(host.token);
+      expect(text0).not.toContain('.git/');
+    }, 90_000);
 
     it('hooks, filters, submodules and links of a hostile repository do nothing', async () => {
       await host.createRepository('ann/evil');

@@ -28,6 +28,8 @@ export interface GitHostOptions {
 export interface PushOptions {
   branch?: string;
   files?: Record<string, string | null>;
+  /** Submodules: the commit that stands at a path. */
+  links?: Record<string, string>;
   message?: string;
   force?: boolean;
 }
@@ -118,9 +120,9 @@ export class GitHostPart {
 
   /** Commits files and pushes them over HTTP as a user does. @returns the commit's hash */
   async push(fullName: string, options: PushOptions = {}): Promise<string> {
-    const { branch = 'main', files = {}, message = 'A change', force = false } = options;
+    const { branch = 'main', files = {}, links = {}, message = 'A change', force = false } = options;
     const repository = this.repository(fullName);
-    const sha = await this.repositories.commit(repository, files, message);
+    const sha = await this.repositories.commit(repository, files, message, links);
     await this.pushRef(fullName, `HEAD:refs/heads/${branch}`, force);
     return sha;
   }

@@ -151,6 +151,7 @@ export class Repositories {
     { work }: HostedRepository,
     files: Record<string, string | null>,
     message: string,
+    links: Record<string, string> = {},
   ): Promise<string> {
     for (const [path, text] of Object.entries(files)) {
       if (text === null) await rm(join(work, path), { force: true });
@@ -160,6 +161,10 @@ export class Repositories {
       }
     }
     await git(work, ['add', '--all']);
+    for (const [path, sha] of Object.entries(links)) {
+      await mkdir(join(work, path), { recursive: true });
+      await git(work, ['update-index', '--add', '--cacheinfo', `160000,${sha},${path}`]);
+    }
     await git(work, ['commit', '-q', '--allow-empty', '-m', message]);
     return (await git(work, ['rev-parse', 'HEAD'])).trim();
   }

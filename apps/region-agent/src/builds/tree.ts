@@ -4,8 +4,8 @@ import { join, posix, relative, sep } from 'node:path';
 
 /** A step of a build failed for a reason that the user can understand. */
 export class BuildFailure extends Error {
-  constructor(message: string) {
-    super(message);
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
     this.name = 'BuildFailure';
   }
 }
