@@ -90,6 +90,86 @@ describe('the nebo command', () => {
     expect(JSON.parse(created.stdout)).toMatchObject({ name: 'by-api' });
   });
 
+  it('zones and records: made, changed and deleted by their names; a delete is not done without a yes', async () => {
+    const zone = await cli([
+      'zone',
+      'create',
+      'cli.example',
+      '--default-ttl',
+      '300',
+      '--jq',
+      '.nameservers | length',
+    ]);
+    expect([zone.code, zone.stdout.trim()]).toEqual([0, '2']);
+    const record = ['cli.example', 'www', 'A', '203.0.113.7', '--ttl', '60'];
+    expect((await cli(['record', 'add', ...record, '-o', 'name'])).stdout.trim()).toBe('www.cli.example.');
+    const changed = await cli([
+      'record',
+      'update',
+      'cli.example',
+      'www',
+      '--content',
+      '203.0.113.8',
+      '--jq',
+      '.content',
+    ]);
+    expect(changed.stdout.trim()).toBe('203.0.113.8');
+    const list = await cli(['record', 'list', 'cli.example', '--type', 'A']);
+    expect(list.stdout).toBe('www.cli.example.\tA\t60\t203.0.113.8\tfalse\n');
+    expect(await cli(['zone', 'verify', 'cli.example', '--jq', '.status'])).toMatchObject({
+      code: 0,
+      stdout: 'pending\n',
+    });
+    const asked = await cli(['record', 'delete', 'cli.example', 'www']);
+    expect([asked.code, asked.stderr]).toEqual([2, expect.stringContaining('say --yes')]);
+    expect((await cli(['record', 'delete', 'cli.example', 'www', '--yes'])).code).toBe(0);
+    const gone = await cli(['record', 'show', 'cli.example', 'www']);
+    expect([gone.code, gone.stdout]).toEqual([5, '']);
+    const wrong = await cli(['zone', 'update', 'cli.example', '--default-ttl', 'soon']);
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('--default-ttl is a number')]);
+    expect((await cli(['zone', 'delete', 'cli.example', '--yes'])).code).toBe(0);
+  });
+
+  it('a private network is waited for; what another thing is called may stand for its id', async () => {
+    const made = await cli([
+      'vpc',
+      'create',
+      'inner',
+      '10.77.0.0/24',
+      '--region',
+      'local',
+      '--jq',
+      '.status',
+    ]);
+    expect([made.code, made.stdout.trim()]).toEqual([0, 'active']);
+    const reserved = ['inner', 'db', '10.77.0.9', '02:00:00:00:00:09'];
+    expect((await cli(['reserved-ip', 'create', ...reserved])).code).toBe(0);
+    expect((await cli(['vpc', 'delete', 'inner', '--yes'])).code).toBe(6);
+    expect((await cli(['reserved-ip', 'delete', 'inner', 'db', '--yes'])).code).toBe(0);
+    expect((await cli(['vpc', 'delete', 'inner', '--yes'])).code).toBe(0);
+    const region = await cli(['vpc', 'create', 'x', '10.78.0.0/24', '--region', 'lokal']);
+    expect([region.code, region.stderr]).toEqual([5, expect.stringContaining('local')]);
+    expect((await cli(['vpc', 'create', 'x', '10.78.0.0/24'])).code).toBe(2);
+  });
+
+  it('jobs, domains and builds of an app', async () => {
+    const app = ['--app', 'my-site'];
+    expect((await cli(['job', 'create', 'clean', 'true', '--schedule', '0 3 * * *', ...app])).code).toBe(0);
+    expect(
+      (await cli(['job', 'update', 'clean', '--enabled', 'false', '--jq', '.enabled', ...app])).stdout,
+    ).toBe('false\n');
+    expect((await cli(['job', 'delete', 'clean', '--yes', ...app])).code).toBe(0);
+    expect((await cli(['domain', 'add', 'www.cli.example', ...app])).code).toBe(0);
+    const shown = await cli(['domain', 'check', 'www.cli.example', '--jq', '.status', ...app]);
+    expect(shown).toMatchObject({ code: 0, stdout: 'pending\n' });
+    expect((await cli(['domain', 'remove', 'www.cli.example', '--yes', ...app])).code).toBe(0);
+    const [newest] = (await cli(['build', 'list', '-o', 'name', ...app])).stdout.split('\n');
+    const again = await cli(['build', 'rebuild', newest!, '--jq', '.deploy_state', ...app]);
+    expect([again.code, again.stdout]).toEqual([0, 'live\n']);
+    expect((await cli(['build', 'cancel', newest!, ...app])).code).toBe(6);
+    expect(await cli(['run', 'list', ...app])).toMatchObject({ code: 0, stdout: '' });
+  });
+
   it('exit codes tell what went wrong', async () => {
     env.NEBO_API_KEY = 'nebo_live_wrong';
     expect((await cli(['whoami'])).code).toBe(3);

@@ -1,9 +1,12 @@
 import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { GitHostPart } from '@nebo/test-kit';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
-import { Nebo, until } from '../harness/nebo.js';
+import { Nebo, root, run, until } from '../harness/nebo.js';
 
 /** From a push to a page: an installation as `npm start` runs it, and a git host beside it. */
 describe('an app from a git repository', () => {
@@ -12,6 +15,7 @@ describe('an app from a git repository', () => {
   let host: GitHostPart;
   let project: string;
   let connection: string;
+  let folder: string;
   let app: { id: string; name: string };
   const page = (version: string) => ({
     'web/index.html': `<h1>version ${version}</h1>`,
@@ -22,7 +26,15 @@ describe('an app from a git repository', () => {
     host = await GitHostPart.start();
     await host.createRepository('ann/site');
     await host.push('ann/site', { files: page('one'), message: 'One' });
-    nebo = await Nebo.start({ NEBO_SAFE_NET_ALLOW: host.address });
+    folder = mkdtempSync(join(tmpdir(), 'nebo-git-'));
+    const { clientId, clientSecret } = host.oauth;
+    const app = `{ provider: gitea, base_url: "${host.url}", client_id: ${clientId}, client_secret_env: GITEA_SECRET }`;
+    writeFileSync(join(folder, 'git.yaml'), `oauth_apps: [${app}]`);
+    nebo = await Nebo.start({
+      NEBO_SAFE_NET_ALLOW: host.address,
+      NEBO_GIT_CONFIG: join(folder, 'git.yaml'),
+      GITEA_SECRET: clientSecret,
+    });
     const [demo] = nebo.credentials.accounts;
     api = new Api(nebo.credentials.base_url, demo!.api_key, new ContractCheck(readContract('v1')));
     project = demo!.project_id;
@@ -30,6 +42,7 @@ describe('an app from a git repository', () => {
   afterAll(async () => {
     await nebo?.dispose();
     await host?.stop();
+    rmSync(folder, { recursive: true, force: true });
   });
 
   const served = (name: string): Promise<string> =>
@@ -125,6 +138,29 @@ describe('an app from a git repository', () => {
     });
     expect(await builds()).toHaveLength(count);
   }, 60_000);
+
+  it('reconnects by the OAuth app: the command gives an address, the browser comes back, the app goes on', async () => {
+    const env = {
+      NEBO_API_URL: nebo.credentials.base_url,
+      NEBO_API_KEY: nebo.credentials.accounts[0]!.api_key,
+    };
+    const words = ['git', 'connect', '--provider', 'gitea', '--base-url', host.url, '--no-wait'];
+    const begun = await run(process.execPath, [join(root, 'apps/cli/dist/main.js'), ...words], env, folder);
+    expect([begun.code, begun.stdout]).toEqual([0, expect.stringContaining('/login/oauth/authorize?')]);
+    // The host's page, its redirect, and the page of the gateway's door.
+    const answer = await fetch(begun.stdout.trim());
+    expect([answer.status, await answer.text()]).toEqual([
+      200,
+      expect.stringContaining('gitea is connected'),
+    ]);
+    expect(answer.url).toContain('/hooks/git/oauth/callback?');
+    const { body } = await api.get('/git/connections');
+    expect(body.data).toEqual([expect.objectContaining({ id: connection, auth: 'oauth', status: 'active' })]);
+    host.oauth.expire();
+    expect((await api.get(`/git/connections/${connection}/repositories`)).status).toBe(200);
+    // The address that was used is used up.
+    expect((await fetch(answer.url)).status).toBe(410);
+  });
 
   it('the door of git hosts takes nothing but their deliveries', async () => {
     const base = nebo.credentials.base_url.replace(/\/v1$/, '');

@@ -31,6 +31,8 @@ export interface CommandSpec {
 export interface GroupSpec {
   name: string;
   summary: string;
+  /** First line of its help; that of its first command otherwise. */
+  example?: string;
   commands: readonly CommandSpec[];
 }
 
@@ -98,7 +100,7 @@ export function buildProgram(
     const parent = program.command(group.name).description(group.summary);
     quietly(parent);
     parent.helpOption('-h, --help', 'help').helpCommand(false);
-    parent.addHelpText('before', `Example:\n  ${group.commands[0]!.example}\n`);
+    parent.addHelpText('before', `Example:\n  ${group.example ?? group.commands[0]!.example}\n`);
     if (argv.includes(group.name)) for (const spec of group.commands) addCommand(parent, spec, run);
   }
   return program;
