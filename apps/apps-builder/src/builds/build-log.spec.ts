@@ -1,7 +1,7 @@
 import { request } from 'node:http';
 import { Changes } from '@nebo/service-kit';
 import { sharedPostgres } from '@nebo/test-kit';
-import { FakeAgent } from '../../test/fake-agent.js';
+import { FakeAgent, FakeEdge } from '../../test/fake-agent.js';
 import { Bench, eventually, pause } from '../../test/harness.js';
 
 describe('logs as event streams', () => {
@@ -217,6 +217,41 @@ describe('logs as event streams', () => {
   });
 
   describe('deploy status', () => {
+    const states = (text: string) =>
+      [...text.matchAll(/^data: .*?"state":"(\w+)"/gm)].map(([, state]) => state).slice(0, -1);
+
+    it('goes on behind the last event that was heard, with the states that were gone through meanwhile', async () => {
+      const { app, build } = await bench.appWithBuild();
+      const resumed = async (heard: string, query = '') =>
+        states(
+          (
+            await bench.api('GET', `apps/${app.id}/events${query}`, undefined, bench.key, {
+              'last-event-id': heard,
+            })
+          ).text,
+        );
+      const stream = open(`apps/${app.id}/events`);
+      await eventually('queued', async () => stream.text.includes(`id: ${build.id}:0\n`));
+      stream.close();
+      const edge = new FakeEdge(bench);
+      edge.run();
+      await agent.build(build.id, 'static');
+      await eventually(
+        'live',
+        async () => (await bench.api('GET', `apps/${app.id}`)).body.deploy_state === 'live',
+      );
+      await edge.stop();
+      expect(await resumed(`${build.id}:0`)).toEqual(['building', 'built', 'rolling', 'live']);
+      expect(await resumed(`${build.id}:2`)).toEqual(['rolling', 'live']);
+      expect(await resumed(`${build.id}:4`)).toEqual([]);
+      // The build that was watched is the one that is gone on with, also when there is a newer one.
+      const newer = (await bench.api('POST', `apps/${app.id}/builds/${build.id}/rebuild`)).body;
+      expect(await resumed(`${build.id}:3`)).toEqual(['live']);
+      expect(await resumed(`${newer.id}:3`, `?build_id=${build.id}`)).toEqual(['live']);
+      for (const none of ['', 'x', '7', `${build.id}:9`, `${app.id}:1`])
+        expect(await resumed(none, `?build_id=${build.id}`)).toEqual(['live']);
+    });
+
     it('waits while there is no build, tells each change of the newest one, and ends with done when it has failed', async () => {
       const app = await bench.app();
       const stream = open(`apps/${app.id}/events`);
@@ -230,10 +265,10 @@ describe('logs as event streams', () => {
       await eventually('building', async () => stream.text.includes('"status":"building"'));
       await agent.observe(item, 'error', { reason: 'broken' });
       await eventually('the end', async () => stream.ended);
-      const last = `{"build_id":"${build.id}","status":"error","deploy_state":"build_failed","error":"broken","boot_error":null}`;
-      expect(stream.text.endsWith(`event: status\ndata: ${last}\n\nevent: done\ndata: ${last}\n\n`)).toBe(
-        true,
-      );
+      const last = `{"build_id":"${build.id}","state":"build_failed","reason":"broken","status":"error","deploy_state":"build_failed","error":"broken","boot_error":null}`;
+      const end = `id: ${build.id}:4\nevent: status\ndata: ${last}\n\nevent: done\ndata: ${last}\n\n`;
+      expect(stream.text.endsWith(end)).toBe(true);
+      expect(states(stream.text)).toEqual(['queued', 'building', 'build_failed']);
       expect((await bench.api('GET', `apps/${app.id}/events?build_id=${build.id}`)).text).toContain(
         'event: done',
       );

@@ -1,4 +1,4 @@
-import type { V1AppDeployResult, V1Build, V1DeployEvent } from '@nebo/contracts';
+import type { V1AppDeployResult, V1Build } from '@nebo/contracts';
 
 /** The columns of a build that its record shows. */
 export interface BuildColumns {
@@ -67,15 +67,4 @@ export function buildRecord(row: BuildColumns): V1Build {
 /** The answer to whatever starts a build; `site_id` equals `app_id`. */
 export function deployResult(row: { id: string; app_id: string; status: string }): V1AppDeployResult {
   return { id: row.id, app_id: row.app_id, site_id: row.app_id, status: row.status };
-}
-
-/** What the deploy status stream says of a build. */
-export function deployEvent(row: BuildColumns): V1DeployEvent {
-  return {
-    build_id: row.id,
-    status: row.status,
-    deploy_state: row.deploy_state,
-    error: row.error,
-    boot_error: row.boot_error,
-  };
 }

@@ -28,6 +28,7 @@ import { lastEventId, sendEvents } from '../shared/sse.js';
 import { BuildLog } from './build-log.js';
 import { isOver } from './build.mapper.js';
 import { BuildsService } from './builds.service.js';
+import { readHeard } from './deploy-events.js';
 import { DeployStatus } from './deploy-status.js';
 import { UploadsService } from './uploads.service.js';
 import type { Topic } from '../shared/topics.js';
@@ -237,6 +238,7 @@ export class BuildsController {
     @Param('project_id') project: string | undefined,
     @Param('app_id') app: string,
     @Query('build_id') build: string | undefined,
+    @Headers('last-event-id') heard: string | undefined,
     @Res() reply: FastifyReply,
   ): Promise<void> {
     sendEvents(
@@ -246,6 +248,7 @@ export class BuildsController {
         project ?? null,
         app,
         build === undefined ? null : String(build),
+        readHeard(heard),
         clientGone(reply),
       ),
     );

@@ -5,8 +5,9 @@ import { AppsService } from '../apps/apps.service.js';
 import { Store } from '../shared/prisma.js';
 import { Settings } from '../shared/settings.js';
 import { comment, doneEvent } from '../shared/sse.js';
-import { type BuildColumns, deployEvent, isOver } from './build.mapper.js';
+import { type BuildColumns, isOver } from './build.mapper.js';
 import { findBuild } from './builds.service.js';
+import { deployEvent, eventBlock, eventsSince, type Heard } from './deploy-events.js';
 import type { Topic } from '../shared/topics.js';
 
 /** Deploy status as an event stream: one `status` event per change of the watched build, `done` when it is live or failed. */
@@ -21,6 +22,7 @@ export class DeployStatus {
 
   /**
    * @param buildId null: the newest one, or the first that will be (interfaces.md, 10)
+   * @param heard what a reader that lost its connection has heard already: it goes on behind that, with the same build
    * @throws ApiError 404
    */
   async open(
@@ -28,17 +30,23 @@ export class DeployStatus {
     projectId: string | null,
     appId: string,
     buildId: string | null,
+    heard: Heard | null,
     gone: AbortSignal,
   ): Promise<AsyncGenerator<string>> {
-    const app = await this.store.as(caller.account_id, async ({ db }) => {
+    const { app, known } = await this.store.as(caller.account_id, async ({ db }) => {
       const found = await this.apps.find(db, caller, projectId, appId);
       if (buildId !== null) await findBuild(db, found, buildId);
-      return found;
+      // An id of another app, or of a build that is gone, is none.
+      const where = { app_id: found.id, id: heard?.buildId ?? '' };
+      const isKnown = heard !== null && (await db.build.count({ where })) === 1;
+      return { app: found, known: isKnown ? heard : null };
     });
+    const watched = buildId === null ? (known?.buildId ?? null) : pathId(buildId);
     return this.stream(
       caller.account_id,
       app.id,
-      buildId === null ? null : pathId(buildId),
+      watched,
+      known?.buildId === watched ? known : null,
       AbortSignal.any([gone, this.changes.stopping]),
     );
   }
@@ -47,10 +55,12 @@ export class DeployStatus {
     account: string,
     appId: string,
     watched: string | null,
+    known: Heard | null,
     over: AbortSignal,
   ): AsyncGenerator<string> {
     const ear = this.changes.listen(`app:${appId}`);
     let pinned = watched;
+    let heard = known?.place ?? null;
     let said = '';
     let spoke = Date.now();
     try {
@@ -63,9 +73,16 @@ export class DeployStatus {
           pinned = build.id;
           const data = JSON.stringify(deployEvent(build));
           if (data !== said) {
-            yield `event: status\ndata: ${data}\n\n`;
+            const events = eventsSince(build, heard);
+            // What was heard before the connection was lost is not said again.
+            const fresh =
+              said === '' && known !== null ? events.filter(({ place }) => place > known.place) : events;
+            for (const { place, event } of fresh) {
+              yield eventBlock(build.id, place, JSON.stringify(event));
+              spoke = Date.now();
+            }
+            heard = events.at(-1)!.place;
             said = data;
-            spoke = Date.now();
           }
           if (isOver(build)) {
             yield doneEvent(data);

@@ -335,6 +335,12 @@ export class V1Certificate {
 export class V1DeployEvent {
   @StrField()
   build_id!: string;
+  @StrField({
+    description: 'queued, building, built, rolling, live; cancelled, build_failed, or the failing word of deploy_state',
+  })
+  state!: string;
+  @StrField({ nullable: true, description: 'Why it failed' })
+  reason!: string | null;
   @StrField()
   status!: string;
   @StrField({ nullable: true })
