@@ -6,11 +6,13 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { GitHostPart } from '@nebo/test-kit';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
-import { Nebo, root, run, until } from '../harness/nebo.js';
+import { forms, type Installation } from '../harness/forms.js';
+import { root, run, until } from '../harness/nebo.js';
 
-/** From a push to a page: an installation as `npm start` runs it, and a git host beside it. */
-describe('an app from a git repository', () => {
-  let nebo: Nebo;
+/** From a push to a page: an installation in both forms, and a git host beside it. */
+describe.each(forms)('an app from a git repository, $form', ({ missing, start }) => {
+  const it = missing ? globalThis.it.skip : globalThis.it;
+  let nebo: Installation;
   let api: Api;
   let host: GitHostPart;
   let project: string;
@@ -23,6 +25,7 @@ describe('an app from a git repository', () => {
   });
 
   beforeAll(async () => {
+    if (missing) return;
     host = await GitHostPart.start();
     await host.createRepository('ann/site');
     await host.push('ann/site', { files: page('one'), message: 'One' });
@@ -30,24 +33,23 @@ describe('an app from a git repository', () => {
     const { clientId, clientSecret } = host.oauth;
     const app = `{ provider: gitea, base_url: "${host.url}", client_id: ${clientId}, client_secret_env: GITEA_SECRET }`;
     writeFileSync(join(folder, 'git.yaml'), `oauth_apps: [${app}]`);
-    nebo = await Nebo.start({
+    nebo = await start({
       NEBO_SAFE_NET_ALLOW: host.address,
       NEBO_GIT_CONFIG: join(folder, 'git.yaml'),
       GITEA_SECRET: clientSecret,
     });
-    const [demo] = nebo.credentials.accounts;
-    api = new Api(nebo.credentials.base_url, demo!.api_key, new ContractCheck(readContract('v1')));
-    project = demo!.project_id;
+    api = new Api(nebo.baseUrl, nebo.key, new ContractCheck(readContract('v1')));
+    project = nebo.project;
   }, 120_000);
   afterAll(async () => {
-    await nebo?.dispose();
+    await nebo?.stop();
     await host?.stop();
-    rmSync(folder, { recursive: true, force: true });
+    if (folder) rmSync(folder, { recursive: true, force: true });
   });
 
   const served = (name: string): Promise<string> =>
     new Promise((resolve, reject) => {
-      const { port } = new URL(nebo.credentials.edge_url);
+      const { port } = new URL(nebo.edgeUrl);
       const headers = { host: `${name}.apps.localhost` };
       httpRequest({ host: '127.0.0.1', port, path: '/', headers, agent: false }, (response) => {
         buffer(response).then((bytes) => resolve(bytes.toString()), reject);
@@ -141,8 +143,8 @@ describe('an app from a git repository', () => {
 
   it('reconnects by the OAuth app: the command gives an address, the browser comes back, the app goes on', async () => {
     const env = {
-      NEBO_API_URL: nebo.credentials.base_url,
-      NEBO_API_KEY: nebo.credentials.accounts[0]!.api_key,
+      NEBO_API_URL: nebo.baseUrl,
+      NEBO_API_KEY: nebo.key,
     };
     const words = ['git', 'connect', '--provider', 'gitea', '--base-url', host.url, '--no-wait'];
     const begun = await run(process.execPath, [join(root, 'apps/cli/dist/main.js'), ...words], env, folder);
@@ -163,7 +165,7 @@ describe('an app from a git repository', () => {
   });
 
   it('the door of git hosts takes nothing but their deliveries', async () => {
-    const base = nebo.credentials.base_url.replace(/\/v1$/, '');
+    const base = nebo.baseUrl.replace(/\/v1$/, '');
     const status = async (method: string, path: string) =>
       (await fetch(`${base}${path}`, { method, ...(method === 'POST' ? { body: '{}' } : {}) })).status;
     expect(await status('GET', `/hooks/git/${connection}`)).toBe(405);
