@@ -342,7 +342,8 @@ export class V1DeployEvent {
   @StrField()
   build_id!: string;
   @StrField({
-    description: 'queued, building, built, rolling, live; cancelled, build_failed, or the failing word of deploy_state',
+    description:
+      'queued, building, built, rolling, live; cancelled, build_failed, or the failing word of deploy_state',
   })
   state!: string;
   @StrField({ nullable: true, description: 'Why it failed' })
