@@ -89,6 +89,20 @@ export interface ReplicaSpec {
   log_stream: string;
   /** May sleep while nobody uses it; null or absent: runs always. */
   on_demand?: OnDemandSpec | null;
+  /** Where it sits in a VPC; null or absent: in none. */
+  port?: PortSpec | null;
+}
+
+/** A second interface, beside the link to the host: into a VPC, with the MAC and address of a port of networking. */
+export interface PortSpec {
+  vpc_id: string;
+  port_id: string;
+  mac: string;
+  address: string;
+  /** Length of the subnet's prefix in bits. What lies in the subnet is reached, and nothing behind it. */
+  prefix: number;
+  /** First address of the subnet. */
+  gateway: string;
 }
 
 /** When a replica may sleep. The agent decides and reports; waking is asked for by edges (`WakeDesk`), never here. */
@@ -132,6 +146,8 @@ export interface RunSpec {
   begun: boolean;
   env: EnvEntry[];
   log_stream: string;
+  /** As of a replica. */
+  port?: PortSpec | null;
 }
 
 /** What is known of a run, in `facts` of its observation. */

@@ -3,6 +3,7 @@ import type { AgentIdentity, BuildSpec, ReplicaSpec, Wanted, WantedAnswer } from
 import { Database, type Sql } from '@nebo/persistence';
 import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { openEntries, type SealedEntry } from '../env/env.service.js';
+import { type PortColumns, portColumns, portSpec } from '../networks/port.rows.js';
 import { sealContext } from '../git/connections.rows.js';
 import { wantedRuns } from '../jobs/wanted-runs.js';
 import type { Topic } from '../shared/topics.js';
@@ -34,7 +35,7 @@ interface BuildRow {
   output_directory: string | null;
 }
 
-interface ReplicaRow {
+interface ReplicaRow extends PortColumns {
   id: string;
   generation: number;
   gone: boolean;
@@ -121,13 +122,16 @@ export class WantedService {
     return rows.map((row) => ({ change: row.change, item: this.wantedBuild(row) }));
   }
 
+  /** One that has no address in its app's private network yet is not wanted yet. */
   private async replicas(tx: Sql, regionId: string, after: bigint | null) {
     const rows = await tx.query<ReplicaRow>(
       `select p.id, p.generation, p.gone, coalesce(p.change, 0) as change, p.account_id, p.app_id, r.build_id, r.env,
          b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, b.start_command, r.vcpu, r.memory_mb, p.readiness_path,
-         p.ready_timeout_ms, p.idle_ms, p.ready_at is not null as proven
+         p.ready_timeout_ms, p.idle_ms, p.ready_at is not null as proven, ${portColumns}
        from replica p join revision r on r.id = p.revision_id join build b on b.id = r.build_id
-       where p.region_id = $1::uuid and ($2::bigint is null or p.change > $2::bigint) and p.ended_at is null`,
+         left join app_port t on t.id = p.port_id
+       where p.region_id = $1::uuid and ($2::bigint is null or p.change > $2::bigint) and p.ended_at is null
+         and (p.port_id is null or t.address is not null or p.gone)`,
       [regionId, after?.toString() ?? null],
     );
     return rows.map((row) => ({ change: row.change, item: this.wantedReplica(row) }));
@@ -179,6 +183,7 @@ export class WantedService {
       env: this.env(row),
       log_stream: row.id,
       on_demand: row.idle_ms === null ? null : { idle_ms: row.idle_ms, proven: row.proven },
+      port: row.gone ? null : portSpec(row),
     };
     return { kind: 'replica', id: row.id, generation: row.generation, gone: row.gone, spec };
   }

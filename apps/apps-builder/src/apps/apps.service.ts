@@ -23,13 +23,13 @@ import {
   type OnceAnswer,
   pathId,
   Peers,
-  referenceNotFound,
 } from '@nebo/service-kit';
 import { releaseDomains } from '../domains/domain.rows.js';
 import { says, sayAct } from '../events.js';
 import type { App, Prisma } from '../generated/prisma/client.js';
 import { ReplicaMoney } from '../rollouts/money.js';
 import { isUniqueViolation, Store, type Tx } from '../shared/prisma.js';
+import { VpcReferences } from '../networks/vpc-reference.js';
 import { Regions } from '../shared/regions.js';
 import { Settings } from '../shared/settings.js';
 import { SourcesService } from '../sources/sources.service.js';
@@ -58,6 +58,7 @@ export class AppsService {
     private readonly settings: Settings,
     private readonly peers: Peers,
     private readonly sources: SourcesService,
+    private readonly vpcs: VpcReferences,
   ) {
     this.reads = new BatchedRead(async (asked) => {
       const [answer] = await database.named<{ found: (Hot | null)[] }>(
@@ -110,7 +111,8 @@ export class AppsService {
   /**
    * Creates an app with its default domain; nothing is built yet. The gateway has checked that the project is the
    * caller's and that the key may create there.
-   * @throws ApiError 404 for a project, region, VPC or git connection that is not there, 409 `name_taken`, `project_busy` and
+   * @throws ApiError 404 for a project, region, VPC or git connection that is not there, 403 without `vpc:read` on the VPC, 400
+   *   `vpc_region_mismatch`, 409 `name_taken`, `project_busy` and
    *   `git_reconnect`, 422 for a repository or branch that is not there, 402 and 503 for permanent replicas
    */
   async create(
@@ -122,8 +124,8 @@ export class AppsService {
     const project_id = pathId(projectId);
     checkName(body.name);
     if (body.docker_image != null && body.source_type !== 'docker_image') throw dockerImageRefused();
-    refuseVpc(body.vpc_id);
     const region = await this.regions.choose(body.cluster_id);
+    const vpc_id = body.vpc_id == null ? null : await this.vpcs.admit(caller, body.vpc_id, region.id);
     const git = await this.sources.admit(caller, body);
     const size = {
       replica_count: body.replica_count,
@@ -157,6 +159,7 @@ export class AppsService {
       output_directory: body.output_directory ?? null,
       predeploy_command: body.predeploy_command ?? null,
       readiness_path: body.readiness_path || null,
+      vpc_id,
       replica_count: size.replica_count,
       replica_vcpu: size.vcpu,
       replica_memory_mb: size.memory_mb,
@@ -190,14 +193,18 @@ export class AppsService {
 
   /**
    * Changes an app. Another size restarts its replicas at once, another number starts or stops some; an image waits for
-   * the next deploy, a readiness path for the next start of a replica. Null is "no change", except for `vpc_id`.
-   * @throws ApiError 404, 409 `name_taken`, 422 for an image of an app that is not one, 402 and 503 for more replicas
+   * the next deploy, a readiness path for the next start of a replica. Another `vpc_id` has them replaced by others in that
+   * network, null by others in none; elsewhere null is "no change".
+   * @throws ApiError 404, also for a VPC that is not there, 403 and 400 `vpc_region_mismatch` for one, 409 `name_taken`, 422 for an
+   *   image of an app that is not one, 402 and 503 for more replicas
    */
   async update(caller: KeyIdentity, projectId: string | null, id: string, body: V1AppUpdate): Promise<V1App> {
     if (body.name != null) checkName(body.name);
     const before = await this.store.as(caller.account_id, ({ db }) => this.find(db, caller, projectId, id));
     if (body.docker_image != null && before.source_type !== 'docker_image') throw dockerImageRefused();
-    refuseVpc(body.vpc_id);
+    // Undefined: not sent.
+    const vpc_id =
+      body.vpc_id == null ? body.vpc_id : await this.vpcs.admit(caller, body.vpc_id, before.region_id);
     const size = {
       replica_count: body.replica_count ?? before.replica_count,
       vcpu: body.replica_vcpu ?? before.replica_vcpu,
@@ -218,7 +225,7 @@ export class AppsService {
       ...(body.docker_image != null ? { docker_image: body.docker_image } : {}),
       ...(body.predeploy_command != null ? { predeploy_command: body.predeploy_command || null } : {}),
       ...(body.readiness_path != null ? { readiness_path: body.readiness_path || null } : {}),
-      ...(body.vpc_id === null ? { vpc_id: null } : {}),
+      ...(vpc_id !== undefined ? { vpc_id } : {}),
       ...(body.deploy_strategy != null ? { deploy_strategy: body.deploy_strategy } : {}),
     };
     return this.nameTaken(body.name ?? '', () =>
@@ -364,8 +371,3 @@ function checkName(name: string): void {
 
 const dockerImageRefused = () =>
   fieldError('docker_image', 'only apps with source_type docker_image have an image');
-
-/** Private networks are not there yet, so no id can name one. */
-function refuseVpc(vpcId: string | null | undefined): void {
-  if (vpcId != null) throw referenceNotFound('vpc_id');
-}

@@ -81,9 +81,15 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
   const limits = { ...defaultBuildLimits, ...options.buildLimits };
   const cache = new ArtifactCache(join(home, 'artifacts'), options.cacheBytes ?? 5 * 1024 ** 3);
   const graceMs = options.graceMs ?? 5_000;
+  // A wrong setting stops the start whatever driver it is for.
+  const uplink = uplinkSettings(process.env);
+  const networks: NetworkDriver =
+    choices.networks.driver === 'local'
+      ? new LocalNetworkDriver({ tag: runs.tag, uplink, log })
+      : new SimulatedNetworkDriver();
   const wantsLocal = choices.builds.driver === 'local' || choices.replicas.driver === 'local';
   const local = wantsLocal
-    ? await createLocalHosts({ home, log, tag: runs.tag, tools, egress, limits })
+    ? await createLocalHosts({ home, log, tag: runs.tag, tools, egress, limits, plugs: networks.plugs })
     : null;
   const builds: BuildHost =
     choices.builds.driver === 'local'
@@ -91,12 +97,6 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
       : new SimulatedBuildHost({ tools, egress, wallMs: limits.wallMs });
   const replicas: ReplicaHost =
     choices.replicas.driver === 'local' ? local!.replicas : new SimulatedReplicaHost({ tools, egress });
-  // A wrong setting stops the start whatever driver it is for.
-  const uplink = uplinkSettings(process.env);
-  const networks: NetworkDriver =
-    choices.networks.driver === 'local'
-      ? new LocalNetworkDriver({ tag: runs.tag, uplink, log })
-      : new SimulatedNetworkDriver();
   const parts = { host: replicas, runs, cache, log, graceMs };
   return {
     builds: new HostBuildDriver(choices.builds.driver, { host: builds, runs, log }),

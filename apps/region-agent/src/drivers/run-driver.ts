@@ -55,7 +55,7 @@ export class HostRunDriver implements RunDriver {
         const enclosed = { ...rest, start_command: command, readiness_path: '', ready_timeout_ms: 0 };
         io.signal.throwIfAborted();
         const began = performance.now();
-        const child = await host.launch(run, folder, enclosed, (chunk) => output.push(chunk));
+        const child = await host.launch(run, folder, enclosed, (chunk) => output.push(chunk), io.signal);
         try {
           return await this.attend(child, spec, io.signal, began, (over) => {
             if (over) output.end();

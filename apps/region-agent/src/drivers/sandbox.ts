@@ -51,17 +51,27 @@ export interface ReplicaProcess extends SandboxProcess {
   port: number;
 }
 
+/** What keeps a replica from being started, in a sentence for its owner. */
+export class LaunchRefused extends Error {
+  override name = 'LaunchRefused';
+}
+
 /** How replicas are enclosed: one per driver. */
 export interface ReplicaHost {
   readonly isolated: boolean;
   cleanUp(): Promise<void>;
   /** The agent stops: nothing is left to enclose. */
   close?(): Promise<void>;
-  /** Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`). */
+  /**
+   * Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`).
+   * @param signal ends the wait for a private network that has not come
+   * @throws LaunchRefused when it has not come in time
+   */
   launch(
     run: Run,
     artifactDir: string,
     spec: ReplicaSpec,
     onOutput: (chunk: Buffer) => void,
+    signal: AbortSignal,
   ): Promise<ReplicaProcess>;
 }

@@ -1,6 +1,6 @@
 import { type ReplicaSpec } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
-import { type ReplicaHost, type ReplicaProcess } from '../drivers/sandbox.js';
+import { LaunchRefused, type ReplicaHost, type ReplicaProcess } from '../drivers/sandbox.js';
 import { type ReplicaIo, type ReplicaObservation } from '../drivers/types.js';
 import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
@@ -75,7 +75,11 @@ export class ReplicaSupervisor {
       .catch((error: unknown) => {
         if (this.stopping.signal.aborted) return;
         this.parts.log.error({ replica: this.id, error: String(error) }, 'replica could not be kept');
-        this.observe({ state: 'failed', reason: 'The region could not start this replica. Try again.' });
+        const reason =
+          error instanceof LaunchRefused
+            ? error.message
+            : 'The region could not start this replica. Try again.';
+        this.observe({ state: 'failed', reason });
       })
       .finally(() => this.onDemand?.end(this.stopping.signal.aborted ? 'unknown' : 'failed'));
   }
@@ -199,7 +203,13 @@ export class ReplicaSupervisor {
     const startedAt = new Date();
     let child: ReplicaProcess;
     try {
-      child = await host.launch(run, artifact, this.spec, (chunk) => output.push(chunk));
+      child = await host.launch(
+        run,
+        artifact,
+        this.spec,
+        (chunk) => output.push(chunk),
+        this.stopping.signal,
+      );
     } catch (error) {
       await run.forget();
       throw error;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type AgentLog } from '../../agent-log.js';
 import { type Toolchain } from '../../system/toolchain.js';
 import { type BuildLimits } from '../create.js';
-import { type Egress } from '../types.js';
+import { type Egress, type PortPlugs } from '../types.js';
 import { LocalBuildHost } from './builds.js';
 import { Cgroups, findHierarchy } from './cgroups.js';
 import { Networks } from './networks.js';
@@ -27,15 +27,17 @@ export interface LocalOptions {
   tools: Toolchain;
   egress: Egress | null;
   limits: BuildLimits;
+  /** Null: networks are simulated here. */
+  plugs: PortPlugs | null;
 }
 
 /** The hosts of the `local` driver; builds and replicas share addresses, users and groups. */
 export async function createLocalHosts(
   options: LocalOptions,
 ): Promise<{ builds: LocalBuildHost; replicas: LocalReplicaHost }> {
-  const { home, log, tag, tools, egress, limits } = options;
+  const { home, log, tag, tools, egress, limits, plugs } = options;
   const slots = new Slots(join(home, 'slots'), tag);
-  const networks = new Networks(tag, slots, egress);
+  const networks = new Networks(tag, slots, egress, plugs);
   const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
   const cgroups = hierarchy ? new Cgroups(hierarchy, tag) : null;
   const parts: LocalParts = { tools, slots, networks, cgroups, egress, limits, log };

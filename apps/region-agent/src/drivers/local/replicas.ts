@@ -1,6 +1,7 @@
 import { type ReplicaSpec } from '@nebo/contracts';
 import { type Run } from '../../system/runs.js';
 import { proxyEnv } from '../egress-env.js';
+import { noInterface } from '../address-book.js';
 import { type ReplicaHost, type ReplicaProcess } from '../sandbox.js';
 import { startEnclosed } from './bwrap.js';
 import { type Group } from './cgroups.js';
@@ -29,8 +30,10 @@ export class LocalReplicaHost implements ReplicaHost {
     artifactDir: string,
     spec: ReplicaSpec,
     onOutput: (chunk: Buffer) => void,
+    signal: AbortSignal,
   ): Promise<ReplicaProcess> {
     const { networks, cgroups, tools } = this.parts;
+    if (spec.port && !networks.areReal) onOutput(Buffer.from(noInterface('networks')));
     const memoryBytes = Math.max(16, spec.memory_mb) * 1024 * 1024;
     let network: RunNetwork | null = null;
     let group: Group | null = null;
@@ -39,7 +42,7 @@ export class LocalReplicaHost implements ReplicaHost {
       await network?.close();
     };
     try {
-      network = await networks.open(run.name);
+      network = await networks.open(run.name, spec.port ?? null, signal);
       group = (await cgroups?.create(run.name, { memoryBytes, cpus: spec.vcpu, processes })) ?? null;
       const child = await startEnclosed({
         run,

@@ -4,6 +4,7 @@ import { type ReplicaSpec } from '@nebo/contracts';
 import { type Run } from '../../system/runs.js';
 import { type Toolchain } from '../../system/toolchain.js';
 import { proxyEnv } from '../egress-env.js';
+import { noInterface } from '../address-book.js';
 import { type ReplicaHost, type ReplicaProcess } from '../sandbox.js';
 import { type Egress } from '../types.js';
 import { plainEnv, startPlain } from './process.js';
@@ -39,6 +40,7 @@ export class SimulatedReplicaHost implements ReplicaHost {
     spec: ReplicaSpec,
     onOutput: (chunk: Buffer) => void,
   ): Promise<ReplicaProcess> {
+    if (spec.port) onOutput(Buffer.from(noInterface('replicas')));
     const port = await freePort();
     const { tools, egress } = this.options;
     const env = [
