@@ -26,6 +26,7 @@ net.createServer((s) => { s.on('error', () => 0); s.end(process.env.NAME + ' ' +
 http.createServer((q, a) => {
   const { searchParams: p, pathname } = new URL(q.url, 'http://x');
   if (pathname === '/addresses') return a.end(JSON.stringify(Object.entries(os.networkInterfaces()).flatMap(([name, all]) => all.filter((i) => i.family === 'IPv4').map((i) => [name, i.cidr, i.mac]))));
+  if (pathname === '/env') return a.end(process.env.NEBO_PRIVATE_ADDRESS);
   if (pathname !== '/reach') return a.end('ok');
   const s = net.connect({ host: p.get('host'), port: Number(p.get('port') ?? 8000), timeout: 1500, ...(p.get('from') ? { localAddress: p.get('from') } : {}) });
   let said = '';
@@ -81,8 +82,7 @@ onHost(`replicas in private networks${missing ? ` (SKIPPED: ${missing})` : ''}`,
   };
   const reach = (id: string, host: string, more = '') => get(id, `/reach?host=${host}${more}`);
   /** Runs of this agent by their namespace's name, those of replicas. */
-  const spaces = async () =>
-    (await readdir('/run/netns')).filter((name) => name.startsWith(`nebo-${tag}-`));
+  const spaces = async () => (await readdir('/run/netns')).filter((name) => name.startsWith(`nebo-${tag}-`));
   const machine = async (vpc: string, port: Port) => {
     // What the agent has made since is known to whoever looks anew.
     await beside.start();
@@ -108,6 +108,10 @@ onHost(`replicas in private networks${missing ? ` (SKIPPED: ${missing})` : ''}`,
     // The kernel takes a moment to call a new link a running one.
     await eventually(async () => (await get('a', '/addresses')).includes('eth1'));
     expect(JSON.parse(await get('a', '/addresses'))).toContainEqual(['eth1', '10.77.0.5/24', mine.mac]);
+    expect(await get('a', '/env')).toBe('10.77.0.5');
+    await eventually(() =>
+      plane.lines('replica-a').includes('nebo: its address in the private network 10.77.0.0/24 is 10.77.0.5'),
+    );
     // The same address is another account's replica in the other network.
     expect(
       await Promise.all([
@@ -211,7 +215,7 @@ onHost(`replicas in private networks${missing ? ` (SKIPPED: ${missing})` : ''}`,
       return (await beside.list()).some(({ id, state }) => id === vpc && state === 'active') || null;
     }, 20_000);
     expect(again).toBe(true);
-    const anew = await machine(vpc, m);
+    const anew = await eventually(() => machine(vpc, m).catch(() => null), 20_000);
     await eventually(async () => (await hosts.connect(anew, '10.77.0.5')) === 'late 10.77.0.6', 20_000);
 
     // A new agent starts it anew, with the same address.
@@ -252,7 +256,9 @@ describe('where networks or replicas are simulated', () => {
         ...{ vpc_id: randomUUID(), port_id: randomUUID(), mac: '02:00:00:00:00:05' },
         ...{ address: '10.77.0.5', prefix: 24, gateway: '10.77.0.1' },
       };
-      const spec: VpcSpec = specOf('10.77.0.0/24', [{ id: port.port_id, mac: port.mac, address: port.address }]);
+      const spec: VpcSpec = specOf('10.77.0.0/24', [
+        { id: port.port_id, mac: port.mac, address: port.address },
+      ]);
       on.plane.want(port.vpc_id, 1, { kind: 'vpc', spec });
       on.plane.want('a', 1, await replicaOf(on.plane, 'a', traveller, { port }));
       await on.plane.see('a', 'ready');

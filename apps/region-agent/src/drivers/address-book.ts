@@ -55,9 +55,14 @@ export function rangeOf(address: string, prefix: number): string {
   return `${[24, 16, 8, 0].map((shift) => (network >>> shift) & 255).join('.')}/${prefix}`;
 }
 
-/** Said in the log of a replica that is to be in a private network. @param area what is only simulated here */
-export const noInterface = (area: 'networks' | 'replicas'): string =>
-  `nebo: ${area} are simulated in this region: this process has no interface in its private network\n`;
+/**
+ * Said in the log of what is in a private network: whoever is to reach it there has to know.
+ * @param joins whether it has an interface there
+ */
+export const networkWords = ({ address, prefix }: PortSpec, joins: boolean): string =>
+  joins
+    ? `nebo: its address in the private network ${rangeOf(address, prefix)} is ${address}`
+    : 'nebo: private networks are simulated in this region: it has no interface in its own';
 
 /** Whether an IPv4 address lies in a range in CIDR form. */
 export function contains(range: string, address: string): boolean {

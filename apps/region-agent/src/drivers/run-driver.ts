@@ -4,6 +4,7 @@ import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
 import { type SupervisorParts, tellingLine } from '../replicas/supervisor.js';
 import { Backoff, settledWithin, sleep } from '../system/timing.js';
+import { networkWords } from './address-book.js';
 import { type ReplicaProcess } from './sandbox.js';
 import { type BlobAccess } from './types.js';
 
@@ -54,6 +55,7 @@ export class HostRunDriver implements RunDriver {
         const { command, ...rest } = spec;
         const enclosed = { ...rest, start_command: command, readiness_path: '', ready_timeout_ms: 0 };
         io.signal.throwIfAborted();
+        if (spec.port && !host.joins) io.log.line(networkWords(spec.port, false));
         const began = performance.now();
         const child = await host.launch(run, folder, enclosed, (chunk) => output.push(chunk), io.signal);
         try {

@@ -59,6 +59,8 @@ export class LaunchRefused extends Error {
 /** How replicas are enclosed: one per driver. */
 export interface ReplicaHost {
   readonly isolated: boolean;
+  /** Replicas have interfaces in VPCs here. */
+  readonly joins: boolean;
   cleanUp(): Promise<void>;
   /** The agent stops: nothing is left to enclose. */
   close?(): Promise<void>;

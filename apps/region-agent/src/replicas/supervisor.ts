@@ -1,5 +1,6 @@
 import { type ReplicaSpec } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
+import { networkWords } from '../drivers/address-book.js';
 import { LaunchRefused, type ReplicaHost, type ReplicaProcess } from '../drivers/sandbox.js';
 import { type ReplicaIo, type ReplicaObservation } from '../drivers/types.js';
 import { LineSplitter } from '../log/lines.js';
@@ -202,6 +203,8 @@ export class ReplicaSupervisor {
     const output = new LineSplitter(this.redactor, (line) => this.output(line));
     const startedAt = new Date();
     let child: ReplicaProcess;
+    const { port } = this.spec;
+    if (port) this.say(networkWords(port, host.joins));
     try {
       child = await host.launch(
         run,

@@ -1,7 +1,6 @@
 import { type ReplicaSpec } from '@nebo/contracts';
 import { type Run } from '../../system/runs.js';
 import { proxyEnv } from '../egress-env.js';
-import { noInterface } from '../address-book.js';
 import { type ReplicaHost, type ReplicaProcess } from '../sandbox.js';
 import { startEnclosed } from './bwrap.js';
 import { type Group } from './cgroups.js';
@@ -15,6 +14,10 @@ const processes = 512;
 /** Replicas in a sandbox with a network of their own: read-only system and artifact, nothing of the host in sight. */
 export class LocalReplicaHost implements ReplicaHost {
   readonly isolated = true;
+
+  get joins(): boolean {
+    return this.parts.networks.areReal;
+  }
 
   constructor(
     private readonly parts: LocalParts,
@@ -33,7 +36,6 @@ export class LocalReplicaHost implements ReplicaHost {
     signal: AbortSignal,
   ): Promise<ReplicaProcess> {
     const { networks, cgroups, tools } = this.parts;
-    if (spec.port && !networks.areReal) onOutput(Buffer.from(noInterface('networks')));
     const memoryBytes = Math.max(16, spec.memory_mb) * 1024 * 1024;
     let network: RunNetwork | null = null;
     let group: Group | null = null;
@@ -56,6 +58,9 @@ export class LocalReplicaHost implements ReplicaHost {
           { name: 'HOME', value: '/tmp', secret: false },
           { name: 'NODE_ENV', value: 'production', secret: false },
           ...(network.proxyUrl ? proxyEnv(network.proxyUrl) : []),
+          ...(spec.port && this.joins
+            ? [{ name: 'NEBO_PRIVATE_ADDRESS', value: spec.port.address, secret: false }]
+            : []),
           ...spec.env,
           { name: 'PORT', value: String(port), secret: false },
           { name: 'HOST', value: '0.0.0.0', secret: false },

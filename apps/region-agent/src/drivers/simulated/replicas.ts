@@ -4,7 +4,6 @@ import { type ReplicaSpec } from '@nebo/contracts';
 import { type Run } from '../../system/runs.js';
 import { type Toolchain } from '../../system/toolchain.js';
 import { proxyEnv } from '../egress-env.js';
-import { noInterface } from '../address-book.js';
 import { type ReplicaHost, type ReplicaProcess } from '../sandbox.js';
 import { type Egress } from '../types.js';
 import { plainEnv, startPlain } from './process.js';
@@ -27,6 +26,7 @@ async function freePort(): Promise<number> {
  */
 export class SimulatedReplicaHost implements ReplicaHost {
   readonly isolated = false;
+  readonly joins = false;
 
   constructor(private readonly options: { tools: Toolchain; egress: Egress | null }) {}
 
@@ -40,7 +40,6 @@ export class SimulatedReplicaHost implements ReplicaHost {
     spec: ReplicaSpec,
     onOutput: (chunk: Buffer) => void,
   ): Promise<ReplicaProcess> {
-    if (spec.port) onOutput(Buffer.from(noInterface('replicas')));
     const port = await freePort();
     const { tools, egress } = this.options;
     const env = [
