@@ -65,6 +65,13 @@ const proofs = {
     shown: (n) =>
       `every family of hostile archives × ${n} mutations is refused by the right rule and leaves no file; valid ones come out byte for byte`,
   },
+  'app-networks': {
+    project: 'e2e',
+    specs: ['src/app-networks.spec.ts'],
+    size: 100,
+    shown: (n) =>
+      `${n} changes of an app's private network at 200 requests a second, in one process and in the split form, with two replicas and on demand: no request fails, every replica ends in the network that was named last, no port, address or charge is left`,
+  },
   'cold-starts': {
     project: 'e2e',
     specs: ['src/cold-starts.spec.ts'],

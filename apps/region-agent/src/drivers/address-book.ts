@@ -50,9 +50,28 @@ export function portFault(port: PortSpec): string | null {
 
 /** The range that an address with a prefix lies in, in CIDR form. */
 export function rangeOf(address: string, prefix: number): string {
+  return `${textOf(networkOf(address, prefix))}/${prefix}`;
+}
+
+const networkOf = (address: string, prefix: number): number => {
   const number = address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0);
-  const network = number - (number % 2 ** (32 - prefix));
-  return `${[24, 16, 8, 0].map((shift) => (network >>> shift) & 255).join('.')}/${prefix}`;
+  return number - (number % 2 ** (32 - prefix));
+};
+const textOf = (number: number): string => [24, 16, 8, 0].map((shift) => (number >>> shift) & 255).join('.');
+
+/** Addresses of a subnet that are named one by one: the lowest ones, which ports get first. */
+const namedAddresses = 512;
+
+/**
+ * The subnet of a port as entries of `NO_PROXY`. There is no form that every client knows: Go, Python and curl read a range in
+ * CIDR form, Node's `http` one from first to last, Node's `fetch` and many libraries single addresses alone.
+ */
+export function pastProxy({ address, prefix }: PortSpec): string[] {
+  const network = networkOf(address, prefix);
+  const last = network + 2 ** (32 - prefix) - 1;
+  const hosts = Math.min(namedAddresses, last - network - 1);
+  const named = Array.from({ length: hosts }, (_, index) => textOf(network + 1 + index));
+  return [rangeOf(address, prefix), `${textOf(network + 1)}-${textOf(last - 1)}`, ...named];
 }
 
 /**

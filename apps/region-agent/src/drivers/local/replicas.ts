@@ -1,5 +1,6 @@
 import { type ReplicaSpec } from '@nebo/contracts';
 import { type Run } from '../../system/runs.js';
+import { pastProxy } from '../address-book.js';
 import { proxyEnv } from '../egress-env.js';
 import { type ReplicaHost, type ReplicaProcess } from '../sandbox.js';
 import { startEnclosed } from './bwrap.js';
@@ -57,7 +58,7 @@ export class LocalReplicaHost implements ReplicaHost {
         env: [
           { name: 'HOME', value: '/tmp', secret: false },
           { name: 'NODE_ENV', value: 'production', secret: false },
-          ...(network.proxyUrl ? proxyEnv(network.proxyUrl) : []),
+          ...(network.proxyUrl ? proxyEnv(network.proxyUrl, spec.port ? pastProxy(spec.port) : []) : []),
           ...(spec.port && this.joins
             ? [{ name: 'NEBO_PRIVATE_ADDRESS', value: spec.port.address, secret: false }]
             : []),
