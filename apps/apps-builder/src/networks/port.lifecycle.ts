@@ -25,7 +25,7 @@ export interface LivingPort {
 const refusals: Readonly<Record<string, string>> = {
   not_found: 'the private network of this app does not exist any more: set another vpc_id, or null',
   subnet_full:
-    'the private network of this app has no free address left: use a larger one, or fewer replicas',
+    'the private network of this app has no free address left: use a larger one, fewer replicas, or the strategy recreate',
   vpc_region_mismatch: 'the private network of this app lies in another region: set another vpc_id, or null',
 };
 

@@ -85,7 +85,9 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
     if (app.suspended) return this.fail('the balance is used up and the account is suspended', 'failed');
 
-    const others = app.replicas.filter((replica) => replica.revision_id !== rolling.id);
+    const others = app.replicas.filter(
+      (replica) => replica.revision_id !== rolling.id || !isInPlace(app, replica),
+    );
     if (app.deploy_strategy === 'recreate' && others.length > 0) {
       await this.database.transaction((tx) => this.clearTheWay(tx, app, others));
       return this.wait(compareMs, 'the old replicas have not stopped');

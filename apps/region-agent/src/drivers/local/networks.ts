@@ -94,7 +94,8 @@ export class Networks {
     const joins = port !== null && this.plugs !== null;
     const close = async () => {
       bridge?.close();
-      if (joins) await this.plugs!.leave(port);
+      // The link goes with its namespace in any case.
+      if (joins) await this.plugs!.leave(port).catch(() => undefined);
       await this.remove(namespace);
       this.slots.release(slot);
     };
