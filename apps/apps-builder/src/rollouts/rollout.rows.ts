@@ -66,7 +66,7 @@ export interface RolloutReplica {
   vpc_id: string | null;
   /** Networking gave it no address and will give none. */
   refused: boolean;
-  /** Why it has no address yet; null: it has one, needs none, or nothing is known. */
+  /** Why it has had no address for ten seconds; null: it has one, needs none, or may get one at any moment. */
   trouble: string | null;
 }
 
@@ -93,7 +93,8 @@ export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | nul
   const replicas = await tx.query<RolloutReplica>(
     `select p.id, p.revision_id, p.gone, (extract(epoch from p.retire_at - now()) * 1000)::float8 as retire_in,
        p.observed_state as state, p.observed_reason as reason, p.host, p.port, p.idle_ms is not null as on_demand, p.wakeable,
-       p.ready_at is not null as proven, p.crashes, p.vpc_id, t.refused is not null as refused, t.trouble
+       p.ready_at is not null as proven, p.crashes, p.vpc_id, t.refused is not null as refused,
+       case when t.created_at < now() - interval '10 seconds' then t.trouble end as trouble
      from replica p left join app_port t on t.id = p.port_id
      where p.app_id = $1::uuid and p.ended_at is null order by p.created_at, p.id`,
     [id],

@@ -112,11 +112,12 @@ export class Networks {
         `link set lo up\naddr add ${slot.address}/30 dev eth0\nlink set eth0 up\n`,
       );
       if (this.egress) bridge = await openBridge(slot.hostAddress, this.egress.proxyUrl);
-      await tool(
-        ['ip', 'netns', 'exec', namespace, 'nft', '-f', '-'],
-        rules(slot, bridge?.port ?? null, port),
-      );
-      if (joins) await this.plugs!.join(port, { namespace, device: vpcDevice }, signal);
+      // Beside each other: nothing runs inside before both are done.
+      const both = await Promise.allSettled([
+        tool(['ip', 'netns', 'exec', namespace, 'nft', '-f', '-'], rules(slot, bridge?.port ?? null, port)),
+        joins ? this.plugs!.join(port, { namespace, device: vpcDevice }, signal) : undefined,
+      ]);
+      for (const one of both) if (one.status === 'rejected') throw one.reason;
       const proxyUrl = bridge ? `http://${slot.hostAddress}:${bridge.port}` : null;
       return { namespace, slot, proxyUrl, close };
     } catch (error) {
