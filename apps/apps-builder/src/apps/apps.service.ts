@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import {
+  InvalidImageReference,
   type KeyIdentity,
   type Owner,
   type PageOf,
   pageOf,
   type PageQuery,
+  parseImageReference,
   toFilter,
   type V1App,
   type V1AppCreate,
@@ -121,7 +123,7 @@ export class AppsService {
   ): Promise<OnceAnswer<V1App>> {
     const project_id = pathId(projectId);
     checkName(body.name);
-    if (body.docker_image != null && body.source_type !== 'docker_image') throw dockerImageRefused();
+    checkImage(body.docker_image, body.source_type);
     refuseVpc(body.vpc_id);
     const region = await this.regions.choose(body.cluster_id);
     const git = await this.sources.admit(caller, body);
@@ -196,7 +198,7 @@ export class AppsService {
   async update(caller: KeyIdentity, projectId: string | null, id: string, body: V1AppUpdate): Promise<V1App> {
     if (body.name != null) checkName(body.name);
     const before = await this.store.as(caller.account_id, ({ db }) => this.find(db, caller, projectId, id));
-    if (body.docker_image != null && before.source_type !== 'docker_image') throw dockerImageRefused();
+    checkImage(body.docker_image, before.source_type);
     refuseVpc(body.vpc_id);
     const size = {
       replica_count: body.replica_count ?? before.replica_count,
@@ -362,8 +364,18 @@ function checkName(name: string): void {
   if (name.trim() === '') throw fieldError('name', 'must not be blank');
 }
 
-const dockerImageRefused = () =>
-  fieldError('docker_image', 'only apps with source_type docker_image have an image');
+/** @throws ApiError 422 for an image of an app that has none, and for what is no image's name */
+function checkImage(image: string | null | undefined, sourceType: string): void {
+  if (image == null) return;
+  if (sourceType !== 'docker_image')
+    throw fieldError('docker_image', 'only apps with source_type docker_image have an image');
+  try {
+    parseImageReference(image);
+  } catch (error) {
+    if (error instanceof InvalidImageReference) throw fieldError('docker_image', error.message);
+    throw error;
+  }
+}
 
 /** Private networks are not there yet, so no id can name one. */
 function refuseVpc(vpcId: string | null | undefined): void {

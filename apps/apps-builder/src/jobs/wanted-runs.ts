@@ -13,6 +13,7 @@ interface RunRow {
   build_id: string;
   artifact_sha256: string;
   artifact_bytes: number;
+  is_image: boolean;
   command: string;
   vcpu: number;
   memory_mb: number;
@@ -33,7 +34,7 @@ export async function wantedRuns(
 ): Promise<{ change: bigint; item: Wanted }[]> {
   const rows = await tx.query<RunRow>(
     `select j.id, j.generation, j.gone, coalesce(j.change, 0) as change, j.account_id, j.app_id, r.build_id, b.artifact_sha256,
-       b.artifact_bytes::float8 as artifact_bytes, j.command, r.vcpu, r.memory_mb, j.timeout_ms,
+       b.artifact_bytes::float8 as artifact_bytes, b.docker_image is not null as is_image, j.command, r.vcpu, r.memory_mb, j.timeout_ms,
        j.observed_state is not null as begun, r.env
      from job_run j join revision r on r.id = j.revision_id join build b on b.id = r.build_id
      where j.region_id = $1::uuid and ($2::bigint is null or j.change > $2::bigint)
@@ -51,6 +52,7 @@ function wantedRun(row: RunRow, masterKey: MasterKey): Wanted {
     spec: {
       ...{ account_id, app_id, build_id, command, vcpu, memory_mb, timeout_ms, begun },
       artifact: { sha256: row.artifact_sha256, bytes: row.artifact_bytes },
+      ...(row.is_image ? { image: true } : {}),
       // What is to be ended needs no secrets any more.
       env: gone ? [] : openEntries(masterKey, account_id, app_id, row.env),
       log_stream: id,

@@ -57,7 +57,11 @@ export interface ReplicaHost {
   cleanUp(): Promise<void>;
   /** The agent stops: nothing is left to enclose. */
   close?(): Promise<void>;
-  /** Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`). */
+  /**
+   * Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`). An image's
+   * folder holds its root file system (`images/unpack-image.ts`).
+   * @throws when it cannot be started here: images need `local`
+   */
   launch(
     run: Run,
     artifactDir: string,
