@@ -39,7 +39,7 @@ const imageBuild = (id: string, image: Partial<ImageSource> & { reference: strin
   };
   /** Lines come a moment after readiness. */
   const logged = (stream: string, count: number) =>
-    eventually(() => on.plane.lines(stream).length >= count && on.plane.lines(stream));
+    eventually(() => (on.plane.lines(stream).length >= count ? on.plane.lines(stream) : null));
   const started = async (facts: ArtifactFacts, more: Partial<ReplicaSpec> = {}) => {
     const id = `r${(made += 1)}`;
     const spec: ReplicaSpec = {

@@ -139,11 +139,11 @@ export class Registry {
           throw new ImageFailure(`The registry of ${what} cannot be asked: ${error.message}.`);
         const passing = error instanceof Passing || error instanceof SafeNetFailed;
         if (!passing) throw error;
-        if (tried === tries)
+        if (tried === tries || (error instanceof SafeNetFailed && error.kind === 'too_large'))
           throw new ImageFailure(
             error instanceof Passing
               ? error.message
-              : `The registry ${this.host} could not give ${what}: ${error.message}. Deploy again later.`,
+              : `The registry ${this.host} could not give ${what}: ${error.message}.`,
           );
         const asked = error instanceof Passing ? error.afterMs : null;
         await sleep(Math.min(asked ?? backoff.next(), longestPauseMs), signal);
