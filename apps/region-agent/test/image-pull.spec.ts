@@ -8,7 +8,14 @@ import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { type ImageSource } from '@nebo/contracts';
 import { createSafeClient, parseAllowList } from '@nebo/safe-net';
-import { hostArchitecture, RegistryPart, sha256Digest, testImage, testLayer, type TestImageOptions } from '@nebo/test-kit';
+import {
+  hostArchitecture,
+  RegistryPart,
+  sha256Digest,
+  testImage,
+  testLayer,
+  type TestImageOptions,
+} from '@nebo/test-kit';
 import { type BlobAccess } from '../src/drivers/types.js';
 import { defaultImageLimits, type ImageLimits } from '../src/images/image-limits.js';
 import { ImageFailure } from '../src/images/image-failure.js';
@@ -41,7 +48,14 @@ describe('pulling images', () => {
     dir = await mkdtemp(join(tmpdir(), 'nebo-pull-'));
     [stored, lines] = [new Map(), []];
     registry.asked.length = 0;
-    Object.assign(registry.faults, { slowMs: 0, redirectTo: null, endless: false, next: [], realm: null, basic: false });
+    Object.assign(registry.faults, {
+      slowMs: 0,
+      redirectTo: null,
+      endless: false,
+      next: [],
+      realm: null,
+      basic: false,
+    });
     for (const set of ['truncate', 'corrupt', 'lengthen'] as const) registry.faults[set].clear();
   });
   afterEach(() => rm(dir, { recursive: true, force: true }));
@@ -77,26 +91,49 @@ describe('pulling images', () => {
     await expect(work).rejects.toThrow(ImageFailure);
     await expect(work).rejects.toThrow(why);
     // What was refused is nowhere named by a document.
-    expect([...stored.values()].some((bytes) => bytes.toString('latin1', 0, 12) === '{"version":1')).toBe(false);
+    expect([...stored.values()].some((bytes) => bytes.toString('latin1', 0, 12) === '{"version":1')).toBe(
+      false,
+    );
   };
 
-  it.each(['oci', 'docker'] as const)('an %s image: settings, layers and digest, with a token', async (format) => {
-    const image = imageOf(format, {
-      format,
-      config: { Env: ['A=b'], Entrypoint: ['/e'], Cmd: ['c d'], WorkingDir: '/w', User: '5:6', ExposedPorts: { '81/tcp': {}, '82/udp': {} } },
-    });
-    const { document, artifact } = await pull(registry.push('ann/a', 'v1', image));
-    expect(document).toMatchObject({
-      digest: image.digest,
-      manifest: image.digest,
-      settings: { env: ['A=b'], entrypoint: ['/e'], cmd: ['c d'], working_dir: '/w', user: '5:6', ports: [81] },
-    });
-    expect(readDocument(stored.get(artifact.sha256)!)).toEqual(document);
-    expect(stored.get(document.layers[0]!.sha256)).toEqual(image.layers[0]!.bytes);
-    expect(registry.asked.slice(0, 3)).toEqual(['GET /v2/ann/a/manifests/v1', 'GET /token', 'GET /v2/ann/a/manifests/v1']);
-    expect(registry.asked.filter((line) => line === 'GET /token')).toHaveLength(1);
-    expect(lines[0]).toContain(image.digest);
-  });
+  it.each(['oci', 'docker'] as const)(
+    'an %s image: settings, layers and digest, with a token',
+    async (format) => {
+      const image = imageOf(format, {
+        format,
+        config: {
+          Env: ['A=b'],
+          Entrypoint: ['/e'],
+          Cmd: ['c d'],
+          WorkingDir: '/w',
+          User: '5:6',
+          ExposedPorts: { '81/tcp': {}, '82/udp': {} },
+        },
+      });
+      const { document, artifact } = await pull(registry.push('ann/a', 'v1', image));
+      expect(document).toMatchObject({
+        digest: image.digest,
+        manifest: image.digest,
+        settings: {
+          env: ['A=b'],
+          entrypoint: ['/e'],
+          cmd: ['c d'],
+          working_dir: '/w',
+          user: '5:6',
+          ports: [81],
+        },
+      });
+      expect(readDocument(stored.get(artifact.sha256)!)).toEqual(document);
+      expect(stored.get(document.layers[0]!.sha256)).toEqual(image.layers[0]!.bytes);
+      expect(registry.asked.slice(0, 3)).toEqual([
+        'GET /v2/ann/a/manifests/v1',
+        'GET /token',
+        'GET /v2/ann/a/manifests/v1',
+      ]);
+      expect(registry.asked.filter((line) => line === 'GET /token')).toHaveLength(1);
+      expect(lines[0]).toContain(image.digest);
+    },
+  );
 
   it('equal images have equal documents, whatever they are called and wherever they lie', async () => {
     const image = imageOf('same');
@@ -145,7 +182,9 @@ describe('pulling images', () => {
     const elsewhere = createServer((request, response) => {
       seen.push(request.headers.authorization);
       const digest = request.url!.split('/').at(-1)!;
-      const blob = [image.config, ...image.layers.map(({ bytes }) => bytes)].find((each) => sha256Digest(each) === digest);
+      const blob = [image.config, ...image.layers.map(({ bytes }) => bytes)].find(
+        (each) => sha256Digest(each) === digest,
+      );
       response.end(blob);
     });
     await new Promise<void>((resolve) => elsewhere.listen(0, '127.0.0.1', resolve));
@@ -169,9 +208,17 @@ describe('pulling images', () => {
   it('429 with Retry-After, 503 and broken connections pass; a limit that stays is a sentence', async () => {
     const image = imageOf('busy');
     const reference = registry.push('ann/busy', 'v1', image);
-    registry.faults.next = [{ status: 429, headers: { 'retry-after': '0' } }, { status: 503 }, { status: 502 }];
+    registry.faults.next = [
+      { status: 429, headers: { 'retry-after': '0' } },
+      { status: 503 },
+      { status: 502 },
+    ];
     await expect(pull(reference)).resolves.toBeDefined();
-    const limit = { status: 429, headers: { 'retry-after': '0' }, body: '{"errors":[{"message":"too many pulls"}]}' };
+    const limit = {
+      status: 429,
+      headers: { 'retry-after': '0' },
+      body: '{"errors":[{"message":"too many pulls"}]}',
+    };
     registry.faults.next = Array.from({ length: 10 }, () => limit);
     await expect(pull(reference)).rejects.toThrow(
       /allows no more requests for now: it says "too many pulls" \(429\)\. Deploy again later/,
@@ -192,13 +239,20 @@ describe('pulling images', () => {
   describe('misbehaviour', () => {
     const push = (name: string, more: Partial<TestImageOptions> = {}) => {
       const image = imageOf(name, more);
-      return { image, reference: registry.push(`ann/${name}`, 'v1', image), layer: image.layers[0]?.digest ?? '' };
+      return {
+        image,
+        reference: registry.push(`ann/${name}`, 'v1', image),
+        layer: image.layers[0]?.digest ?? '',
+      };
     };
 
     it('another layer, another manifest and other settings than their digests say', async () => {
       const { reference, layer, image } = push('wrong');
       registry.faults.corrupt.add(layer);
-      await refused(pull(reference), /gave other bytes for .*ann\/wrong, blob sha256:.* than its digest says/);
+      await refused(
+        pull(reference),
+        /gave other bytes for .*ann\/wrong, blob sha256:.* than its digest says/,
+      );
       registry.faults.corrupt.clear();
       registry.faults.corrupt.add(sha256Digest(image.config));
       await refused(pull(reference), /gave other bytes/);
@@ -240,12 +294,18 @@ describe('pulling images', () => {
       await refused(pull(reference, { allow: '' }), /cannot be asked/);
       await refused(pull('10.0.0.1/a', { allow: '' }), /cannot be asked: .*not a public address/);
       await refused(pull('registry.internal/a', { allow: '' }), /cannot be asked: .*internal name/);
-      await refused(pull('registry.example.com:22/a', { allow: '' }), /cannot be asked: port 22 is not allowed/);
+      await refused(
+        pull('registry.example.com:22/a', { allow: '' }),
+        /cannot be asked: port 22 is not allowed/,
+      );
     });
 
     it('a tag that is not there, a repository that is not there, a blob that is not there', async () => {
       const { reference, image } = push('there');
-      await refused(pull(reference.replace(':v1', ':v2')), /There is no .*ann\/there:v2: the registry says "manifest unknown" \(404\)/);
+      await refused(
+        pull(reference.replace(':v1', ':v2')),
+        /There is no .*ann\/there:v2: the registry says "manifest unknown" \(404\)/,
+      );
       await refused(pull(`${registry.address}/ann/nobody`), /There is no .*ann\/nobody:latest/);
       const lost = imageOf('lost');
       registry.putManifest('ann/there', 'lost', lost.manifest, lost.mediaType);
@@ -261,8 +321,18 @@ describe('pulling images', () => {
       ['an old format', { schemaVersion: 1, fsLayers: [] }, /format of before 2016/],
       ['something else', { schemaVersion: 2 }, /kind that is not known here/],
       ['a layer without a digest', { config: {}, layers: [] }, /without a SHA-256 digest/],
-      ['a digest that leads elsewhere', { config: { digest: 'sha256:../../x', size: 1 }, layers: [] }, /without a SHA-256 digest/],
-      ['an index in an index', { manifests: [{ digest: 'self', size: 2, platform: { os: 'linux', architecture: hostArchitecture } }] }, /without a SHA-256 digest/],
+      [
+        'a digest that leads elsewhere',
+        { config: { digest: 'sha256:../../x', size: 1 }, layers: [] },
+        /without a SHA-256 digest/,
+      ],
+      [
+        'an index in an index',
+        {
+          manifests: [{ digest: 'self', size: 2, platform: { os: 'linux', architecture: hostArchitecture } }],
+        },
+        /without a SHA-256 digest/,
+      ],
     ])('a manifest that is %s', async (_, manifest, why) => {
       const bytes = Buffer.isBuffer(manifest) ? manifest : Buffer.from(JSON.stringify(manifest));
       registry.putManifest('ann/odd', 'v1', bytes, 'application/json');
@@ -270,11 +340,32 @@ describe('pulling images', () => {
     });
 
     it.each<[string, NonNullable<TestImageOptions['spoil']>, RegExp]>([
-      ['more layers than its settings know', (settings) => (settings['rootfs'] = { diff_ids: [] }), /names 1 layers, and its settings 0/],
-      ['something that is no layer', (_, manifest) => ((manifest['layers'] as { mediaType: string }[])[0]!.mediaType = 'text/html'), /no image that can run.*text\/html/],
-      ['more than it may have', (_, manifest) => ((manifest['layers'] as { size: number }[])[0]!.size = 2 ** 40), /MB to pull, and 1074 MB are the most/],
-      ['too many layers', (_, manifest) => (manifest['layers'] = Array.from({ length: 300 }, () => (manifest['layers'] as object[])[0])), /more than 256 layers/],
-      ['a command that is no list', (settings) => (settings['config'] = { Cmd: 'rm -rf /' }), /Cmd is no list of words/],
+      [
+        'more layers than its settings know',
+        (settings) => (settings['rootfs'] = { diff_ids: [] }),
+        /names 1 layers, and its settings 0/,
+      ],
+      [
+        'something that is no layer',
+        (_, manifest) => ((manifest['layers'] as { mediaType: string }[])[0]!.mediaType = 'text/html'),
+        /no image that can run.*text\/html/,
+      ],
+      [
+        'more than it may have',
+        (_, manifest) => ((manifest['layers'] as { size: number }[])[0]!.size = 2 ** 40),
+        /MB to pull, and 1074 MB are the most/,
+      ],
+      [
+        'too many layers',
+        (_, manifest) =>
+          (manifest['layers'] = Array.from({ length: 300 }, () => (manifest['layers'] as object[])[0])),
+        /more than 256 layers/,
+      ],
+      [
+        'a command that is no list',
+        (settings) => (settings['config'] = { Cmd: 'rm -rf /' }),
+        /Cmd is no list of words/,
+      ],
       ['another system', (settings) => (settings['os'] = 'windows'), /is for windows/],
     ])('an image with %s', async (_, spoil, why) => {
       await refused(pull(push('spoilt', { spoil }).reference), why);
@@ -287,7 +378,13 @@ describe('pulling images', () => {
 
     it('one layer over the other, from what was stored', async () => {
       const layers = [
-        testLayer([{ path: 'a', bytes: 'one' }, { path: 'b', bytes: 'b' }], 'zstd'),
+        testLayer(
+          [
+            { path: 'a', bytes: 'one' },
+            { path: 'b', bytes: 'b' },
+          ],
+          'zstd',
+        ),
         testLayer([{ path: 'a', bytes: 'two' }, { path: '.wh.b' }], 'none'),
       ];
       const { artifact } = await pull(registry.push('ann/layers', 'v1', testImage({ layers })));

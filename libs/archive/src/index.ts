@@ -19,5 +19,5 @@ export {
 } from './limits.js';
 export { packFolder, type PackedFolder, type PackManifest, type PackOptions } from './pack.js';
 export { type LeftOut, type PlannedEntry } from './plan.js';
-export { ArchiveRefused, archiveRules, type ArchiveRule } from './refused.js';
+export { ArchiveRefused, archiveRules, printable, type ArchiveRule } from './refused.js';
 export { RootTree, type TreeLimits } from './root-tree.js';

@@ -163,7 +163,8 @@ function readMeta(type: string, body: Buffer, into: Overrides): void {
 /** The fixed name; null when it is not UTF-8. */
 function nameOf(block: Buffer): string | null {
   const name = field(block, 0, 100).bytes;
-  const prefix = block.toString('latin1', 257, 263) === 'ustar\0' ? field(block, 345, 155).bytes : Buffer.alloc(0);
+  const prefix =
+    block.toString('latin1', 257, 263) === 'ustar\0' ? field(block, 345, 155).bytes : Buffer.alloc(0);
   try {
     return decodeName(prefix.length > 0 ? Buffer.concat([prefix, Buffer.from('/'), name]) : name);
   } catch {
@@ -171,7 +172,13 @@ function nameOf(block: Buffer): string | null {
   }
 }
 
-function entryOf(block: Buffer, type: string, path: string, linkpath: string | undefined, body: Body): LayerEntry {
+function entryOf(
+  block: Buffer,
+  type: string,
+  path: string,
+  linkpath: string | undefined,
+  body: Body,
+): LayerEntry {
   const mode = octal(block, 100, 8);
   if (mode === null) throw new LayerRefused('has unreadable permissions.', path);
   const kind = kindOf(type, path);

@@ -92,7 +92,11 @@ export class RootTree {
 
   /** This layer has made it; a folder that is emptied by the same layer keeps it. */
   private note(path: string): void {
-    for (let each = path; each !== '' && !this.mine.has(each); each = each.slice(0, Math.max(0, each.lastIndexOf('/'))))
+    for (
+      let each = path;
+      each !== '' && !this.mine.has(each);
+      each = each.slice(0, Math.max(0, each.lastIndexOf('/')))
+    )
       this.mine.add(each);
   }
 
@@ -103,7 +107,11 @@ export class RootTree {
   }
 
   /** Goes down a way inside the tree. @returns the real folder at its end; null when it is not there and `make` is false */
-  private async walk(way: readonly string[], make: boolean, entry: readonly string[]): Promise<string | null> {
+  private async walk(
+    way: readonly string[],
+    make: boolean,
+    entry: readonly string[],
+  ): Promise<string | null> {
     const key = way.join('/');
     const known = this.folders.has(key) ? key : this.ways.get(key);
     if (known !== undefined) return known;
@@ -126,12 +134,14 @@ export class RootTree {
       if (info?.isSymbolicLink()) {
         const target = await readlink(join(this.root, next));
         links += 1;
-        if (links > maxLinks || steps.length > maxSteps) throw new LayerRefused('lies behind too many links.', shown);
+        if (links > maxLinks || steps.length > maxSteps)
+          throw new LayerRefused('lies behind too many links.', shown);
         if (target.startsWith('/')) here = '';
         steps.push(...target.split('/').reverse());
         continue;
       }
-      if (info && !info.isDirectory()) throw new LayerRefused('lies behind an entry that is no folder.', shown);
+      if (info && !info.isDirectory())
+        throw new LayerRefused('lies behind an entry that is no folder.', shown);
       if (!info) {
         if (!make) return null;
         this.count();

@@ -12,7 +12,11 @@ type Entry = RawHeader & { name: string; body?: string };
 function tar(...entries: Entry[]): Buffer {
   const parts = entries.map(({ body = '', ...header }) => {
     const bytes = Buffer.from(body);
-    return Buffer.concat([rawHeader({ size: bytes.length, ...header }), bytes, Buffer.alloc((512 - (bytes.length % 512)) % 512)]);
+    return Buffer.concat([
+      rawHeader({ size: bytes.length, ...header }),
+      bytes,
+      Buffer.alloc((512 - (bytes.length % 512)) % 512),
+    ]);
   });
   return Buffer.concat([...parts, Buffer.alloc(1024)]);
 }
@@ -67,13 +71,32 @@ describe('layers of images', () => {
       tar(file('a/one', 'new'), folder('b/'), file('b/in'), file('c', 'now a file'), file('d', 'now a file')),
     );
     expect(await names()).toEqual(['a', 'a/one', 'b', 'b/in', 'c', 'd']);
-    expect([await text('a/one'), await text('c'), await text('d')]).toEqual(['new', 'now a file', 'now a file']);
+    expect([await text('a/one'), await text('c'), await text('d')]).toEqual([
+      'new',
+      'now a file',
+      'now a file',
+    ]);
   });
 
   it('whiteouts take away what lower layers have, opaque ones all of it, and nothing of their own layer', async () => {
     await layers(
-      tar(folder('a/'), file('a/one'), file('a/two'), folder('b/'), file('b/old'), folder('b/deep/'), file('b/deep/old')),
-      tar(gone('a/.wh.one'), file('b/new'), file('b/deep/new'), gone('b/.wh..wh..opq'), gone('.wh.missing'), gone('x/y/.wh.z')),
+      tar(
+        folder('a/'),
+        file('a/one'),
+        file('a/two'),
+        folder('b/'),
+        file('b/old'),
+        folder('b/deep/'),
+        file('b/deep/old'),
+      ),
+      tar(
+        gone('a/.wh.one'),
+        file('b/new'),
+        file('b/deep/new'),
+        gone('b/.wh..wh..opq'),
+        gone('.wh.missing'),
+        gone('x/y/.wh.z'),
+      ),
       tar(gone('.wh..wh.plnk'), gone('.wh..wh.aufs')),
     );
     expect(await names()).toEqual(['a', 'a/two', 'b', 'b/deep', 'b/deep/new', 'b/new']);
@@ -83,8 +106,19 @@ describe('layers of images', () => {
 
   it('links lead on inside the image, as its users see it', async () => {
     await layers(
-      tar(folder('usr/'), folder('usr/lib/'), symlink('lib', 'usr/lib'), symlink('run', '/var/run'), folder('var/')),
-      tar(file('lib/x', 'in usr'), file('run/pid', 'made'), hardlink('usr/y', '/lib/x'), hardlink('z', './lib/x')),
+      tar(
+        folder('usr/'),
+        folder('usr/lib/'),
+        symlink('lib', 'usr/lib'),
+        symlink('run', '/var/run'),
+        folder('var/'),
+      ),
+      tar(
+        file('lib/x', 'in usr'),
+        file('run/pid', 'made'),
+        hardlink('usr/y', '/lib/x'),
+        hardlink('z', './lib/x'),
+      ),
     );
     expect(await text('usr/lib/x')).toBe('in usr');
     expect(await text('var/run/pid')).toBe('made');
@@ -94,7 +128,9 @@ describe('layers of images', () => {
   });
 
   it('set-uid and set-gid bits are dropped, the sticky bit stays, the group gets the owner’s rights', async () => {
-    await layers(tar(file('su', 'x', 0o6755), file('key', 'x', 0o600), folder('tmp/', 0o1777), folder('locked/', 0o500)));
+    await layers(
+      tar(file('su', 'x', 0o6755), file('key', 'x', 0o600), folder('tmp/', 0o1777), folder('locked/', 0o500)),
+    );
     expect([await modeOf('su'), await modeOf('key'), await modeOf('tmp')]).toEqual(['775', '660', '1777']);
     expect(await modeOf('locked')).toBe('770');
   });
@@ -119,10 +155,9 @@ describe('layers of images', () => {
 
   describe('hostile', () => {
     const outside = async () => {
-      expect((await readdir(home, { recursive: true })).filter((name) => !name.startsWith('root')).sort()).toEqual([
-        'outside',
-        'outside/secret',
-      ]);
+      expect(
+        (await readdir(home, { recursive: true })).filter((name) => !name.startsWith('root')).sort(),
+      ).toEqual(['outside', 'outside/secret']);
       expect(await readFile(join(home, 'outside/secret'), 'utf8')).toBe('secret');
     };
     afterEach(outside);
@@ -131,23 +166,55 @@ describe('layers of images', () => {
       ['a way upwards', [tar(file('../outside/secret', 'bad'))], /has a "\.\."/],
       ['a way upwards in the middle', [tar(file('a/../../outside/secret', 'bad'))], /has a "\.\."/],
       ['a hard link upwards', [tar(hardlink('x', '../outside/secret'))], /has a "\.\."/],
-      ['a hard link to nothing', [tar(hardlink('x', '/etc/shadow'))], /hard link to a file that is not in the image/],
+      [
+        'a hard link to nothing',
+        [tar(hardlink('x', '/etc/shadow'))],
+        /hard link to a file that is not in the image/,
+      ],
       ['a hard link to a folder', [tar(folder('d/'), hardlink('x', 'd'))], /hard link to a file that is not/],
-      ['a whiteout of the folder itself', [tar(folder('d/'), gone('d/.wh..'))], /takes away something that is no entry/],
+      [
+        'a whiteout of the folder itself',
+        [tar(folder('d/'), gone('d/.wh..'))],
+        /takes away something that is no entry/,
+      ],
       ['a whiteout of what is above', [tar(gone('.wh...'))], /takes away something that is no entry/],
-      ['links in a circle', [tar(symlink('a', 'b'), symlink('b', 'a'), file('a/x'))], /behind too many links/],
+      [
+        'links in a circle',
+        [tar(symlink('a', 'b'), symlink('b', 'a'), file('a/x'))],
+        /behind too many links/,
+      ],
       ['a file in a file', [tar(file('a'), file('a/b'))], /behind an entry that is no folder/],
       ['a sparse file', [tar({ name: 's', type: 'S' })], /sparse/],
       ['an unknown kind', [tar({ name: 's', type: 'Z' })], /unknown kind/],
       ['a negative size', [tar({ ...file('s'), rawSize: Buffer.alloc(12, 0xff) })], /size that is no size/],
-      ['more headers than one entry needs', [tar({ name: 'p', type: 'x', rawSize: Buffer.from('00010000000\0') })], /headers of one entry/],
+      [
+        'more headers than one entry needs',
+        [tar({ name: 'p', type: 'x', rawSize: Buffer.from('00010000000\0') })],
+        /headers of one entry/,
+      ],
       ['a header that is none', [Buffer.alloc(1024, 7)], /damaged, or it holds no tar/],
       ['half a file', [tar(file('a', 'x'.repeat(4_000))).subarray(0, 2_000)], /ends in the middle/],
       ['half a header', [tar(file('a')).subarray(0, 300)], /ends in the middle/],
-      ['a gzip file that ends early', [gzipSync(tar(file('a', 'x'.repeat(9_000)))).subarray(0, 60)], /compressed data are damaged/],
-      ['a name that is too long', [tar(file('n'), { name: 'L', type: 'L', body: 'n'.repeat(300) }, file('x'))], /too long/],
-      ['too many entries', [tar(...Array.from({ length: 201 }, (_, index) => file(`f${index}`)))], /more than 200 entries/],
-      ['too many folders', [tar({ name: 'L', type: 'L', body: 'd/'.repeat(250) }, file('x'))], /more than 200 entries/],
+      [
+        'a gzip file that ends early',
+        [gzipSync(tar(file('a', 'x'.repeat(9_000)))).subarray(0, 60)],
+        /compressed data are damaged/,
+      ],
+      [
+        'a name that is too long',
+        [tar(file('n'), { name: 'L', type: 'L', body: 'n'.repeat(300) }, file('x'))],
+        /too long/,
+      ],
+      [
+        'too many entries',
+        [tar(...Array.from({ length: 201 }, (_, index) => file(`f${index}`)))],
+        /more than 200 entries/,
+      ],
+      [
+        'too many folders',
+        [tar({ name: 'L', type: 'L', body: 'd/'.repeat(250) }, file('x'))],
+        /more than 200 entries/,
+      ],
     ])('%s is refused', async (_, tars, why) => {
       const work = layers(...tars);
       await expect(work).rejects.toThrow(LayerRefused);
@@ -158,7 +225,12 @@ describe('layers of images', () => {
       const away = join(home, 'outside');
       await layers(
         tar(symlink('abs', away), symlink('up', '../../../../outside'), symlink('f', `${away}/secret`)),
-        tar(file('abs/secret', 'bad'), file('up/secret', 'bad'), file('f', 'bad'), hardlink('h', 'abs/secret')),
+        tar(
+          file('abs/secret', 'bad'),
+          file('up/secret', 'bad'),
+          file('f', 'bad'),
+          hardlink('h', 'abs/secret'),
+        ),
         tar(gone('abs/.wh.secret'), gone('up/.wh..wh..opq'), folder('abs/deep/')),
       );
       expect(await text('f')).toBe('bad');
@@ -168,14 +240,18 @@ describe('layers of images', () => {
     });
 
     it('a folder that becomes a link between two entries below it', async () => {
-      await layers(tar(folder('d/'), file('d/a'), symlink('d', join(home, 'outside')), file('d/secret', 'bad')));
+      await layers(
+        tar(folder('d/'), file('d/a'), symlink('d', join(home, 'outside')), file('d/secret', 'bad')),
+      );
       expect(await readFile(join(root, home, 'outside/secret'), 'utf8')).toBe('bad');
     });
 
     it('a bomb is stopped by its size and by its ratio', async () => {
       const zeros = tar(file('zeros', '\0'.repeat(4_000_000)));
       await expect(apply(gzipSync(zeros))).rejects.toThrow(/more than 200 times its size/);
-      await expect(apply(zeros, new LayerBudget(2e6, 1e9, 1e9))).rejects.toThrow(/holds more than 2000000 bytes/);
+      await expect(apply(zeros, new LayerBudget(2e6, 1e9, 1e9))).rejects.toThrow(
+        /holds more than 2000000 bytes/,
+      );
       const together = new LayerBudget(6e6, 1e9, 1e9);
       await apply(zeros, together);
       await expect(apply(zeros, together)).rejects.toThrow(/The image holds more than/);
@@ -184,7 +260,9 @@ describe('layers of images', () => {
     it('ends with its signal', async () => {
       const stop = new AbortController();
       stop.abort(new Error('not wanted'));
-      await expect(applyLayer(Readable.from([tar(file('a'))]), tree, budget(), stop.signal)).rejects.toThrow('not wanted');
+      await expect(applyLayer(Readable.from([tar(file('a'))]), tree, budget(), stop.signal)).rejects.toThrow(
+        'not wanted',
+      );
     });
   });
 });

@@ -59,7 +59,9 @@ export function parseImageReference(text: string): ImageReference {
 
 function digestOf(text: string): string {
   if (digestForm.test(text)) return text;
-  throw new InvalidImageReference('must have a digest of the form sha256: and 64 lower-case hex digits behind the @');
+  throw new InvalidImageReference(
+    'must have a digest of the form sha256: and 64 lower-case hex digits behind the @',
+  );
 }
 
 function tagOf(text: string): string {
@@ -82,7 +84,8 @@ function registryOf(text: string): string {
 function repositoryOf(text: string): string {
   if (text === '') throw new InvalidImageReference('must name an image behind the registry');
   if (text.length > 255) throw new InvalidImageReference('must name an image with at most 255 characters');
-  if (text !== text.toLowerCase()) throw new InvalidImageReference('must be in lower case (tags may have capitals)');
+  if (text !== text.toLowerCase())
+    throw new InvalidImageReference('must be in lower case (tags may have capitals)');
   if (!text.split('/').every((part) => component.test(part)))
     throw new InvalidImageReference(
       'must be the name of an image: parts of lower-case letters and digits, with ".", "_" or "-" between them',

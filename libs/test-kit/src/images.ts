@@ -47,9 +47,18 @@ export interface TestImageOptions {
   spoil?: (settings: Record<string, unknown>, manifest: Record<string, unknown>) => void;
 }
 
-export const sha256Digest = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+export const sha256Digest = (bytes: Buffer): string =>
+  `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 
-const flags = { file: '0', hardlink: '1', symlink: '2', device: '3', directory: '5', fifo: '6', sparse: 'S' } as const;
+const flags = {
+  file: '0',
+  hardlink: '1',
+  symlink: '2',
+  device: '3',
+  directory: '5',
+  fifo: '6',
+  sparse: 'S',
+} as const;
 const block = 512;
 
 function header(entry: TestEntry, flag: string, name: string, size: number): Buffer {
@@ -71,7 +80,8 @@ function header(entry: TestEntry, flag: string, name: string, size: number): Buf
   return head;
 }
 
-const filled = (bytes: Buffer) => Buffer.concat([bytes, Buffer.alloc((block - (bytes.length % block)) % block)]);
+const filled = (bytes: Buffer) =>
+  Buffer.concat([bytes, Buffer.alloc((block - (bytes.length % block)) % block)]);
 
 /** A tar of entries in their order; long names get a GNU header. */
 export function layerTar(entries: readonly TestEntry[]): Buffer {
@@ -80,8 +90,7 @@ export function layerTar(entries: readonly TestEntry[]): Buffer {
     const type = entry.type ?? (entry.path.endsWith('/') ? 'directory' : 'file');
     const bytes = type === 'file' ? Buffer.from(entry.bytes ?? '') : Buffer.alloc(0);
     const long = Buffer.from(`${entry.path}\0`);
-    if (long.length > 100)
-      parts.push(header({ path: '' }, 'L', '././@LongLink', long.length), filled(long));
+    if (long.length > 100) parts.push(header({ path: '' }, 'L', '././@LongLink', long.length), filled(long));
     parts.push(header(entry, flags[type], entry.path, bytes.length), filled(bytes));
   }
   return Buffer.concat([...parts, Buffer.alloc(2 * block)]);
@@ -101,7 +110,10 @@ export function testLayer(
 }
 
 const formats = {
-  oci: { manifest: 'application/vnd.oci.image.manifest.v1+json', config: 'application/vnd.oci.image.config.v1+json' },
+  oci: {
+    manifest: 'application/vnd.oci.image.manifest.v1+json',
+    config: 'application/vnd.oci.image.config.v1+json',
+  },
   docker: {
     manifest: 'application/vnd.docker.distribution.manifest.v2+json',
     config: 'application/vnd.docker.container.image.v1+json',
@@ -109,11 +121,19 @@ const formats = {
 } as const;
 
 /** The processor of this host as images name it. */
-export const hostArchitecture: string = { x64: 'amd64', arm64: 'arm64' }[process.arch as string] ?? process.arch;
+export const hostArchitecture: string =
+  { x64: 'amd64', arm64: 'arm64' }[process.arch as string] ?? process.arch;
 
 /** Puts an image together. */
 export function testImage(options: TestImageOptions): TestImage {
-  const { layers, config = {}, architecture = hostArchitecture, os = 'linux', format = 'oci', spoil } = options;
+  const {
+    layers,
+    config = {},
+    architecture = hostArchitecture,
+    os = 'linux',
+    format = 'oci',
+    spoil,
+  } = options;
   const types = formats[format];
   const settings: Record<string, unknown> = {
     ...{ architecture, os, config },
@@ -143,17 +163,15 @@ export async function findBusybox(): Promise<Found<Buffer>> {
   for (const path of ['/bin/busybox', '/usr/bin/busybox']) {
     const bytes = await readFile(path).catch(() => null);
     // A program with an interpreter needs the host's libraries.
-    if (bytes !== null && !bytes.includes('/lib64/ld-linux') && !bytes.includes('/lib/ld-')) return { found: bytes, reason: null };
+    if (bytes !== null && !bytes.includes('/lib64/ld-linux') && !bytes.includes('/lib/ld-'))
+      return { found: bytes, reason: null };
   }
   return { found: null, reason: 'there is no static busybox (apt-get install busybox-static)' };
 }
 
 /** An image without a shell that serves one page at port 80: one static program, one text. */
 export function pageImage(busybox: Buffer, page: string, more: Partial<TestImageOptions> = {}): TestImage {
-  const program = testLayer([
-    { path: 'bin/' },
-    { path: 'bin/busybox', mode: 0o755, bytes: busybox },
-  ]);
+  const program = testLayer([{ path: 'bin/' }, { path: 'bin/busybox', mode: 0o755, bytes: busybox }]);
   const text = testLayer([{ path: 'www/' }, { path: 'www/index.html', bytes: page }]);
   return testImage({
     layers: [program, text],

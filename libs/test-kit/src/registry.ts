@@ -119,7 +119,9 @@ export class RegistryPart {
     if (url.pathname === '/token') {
       const scope = url.searchParams.get('scope') ?? '';
       if (!/^repository:.+:pull$/.test(scope)) return refuse(400, 'DENIED', 'no scope');
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ token: this.token }));
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ token: this.token }));
       return;
     }
     const [, repository, kind, name] = /^\/v2\/(.+)\/(manifests|blobs)\/([^/]+)$/.exec(url.pathname) ?? [];
@@ -127,7 +129,9 @@ export class RegistryPart {
     const { faults } = this;
     if ((this.wantsToken || faults.basic) && request.headers.authorization !== `Bearer ${this.token}`) {
       const realm = faults.realm ?? `${this.url}/token`;
-      const challenge = faults.basic ? 'Basic realm="registry"' : `Bearer realm="${realm}",service="registry"`;
+      const challenge = faults.basic
+        ? 'Basic realm="registry"'
+        : `Bearer realm="${realm}",service="registry"`;
       return refuse(401, 'UNAUTHORIZED', 'authentication required', { 'www-authenticate': challenge });
     }
     const planned = faults.next.shift();
@@ -154,7 +158,9 @@ export class RegistryPart {
     const bytes = this.blobs.get(digest);
     if (!bytes) return refuse(404, 'BLOB_UNKNOWN', 'blob unknown to registry');
     if (faults.slowMs > 0) await new Promise((resolve) => setTimeout(resolve, faults.slowMs));
-    const to = faults.endless ? `${url.pathname}?${this.asked.length}` : faults.redirectTo && `${faults.redirectTo}${url.pathname}`;
+    const to = faults.endless
+      ? `${url.pathname}?${this.asked.length}`
+      : faults.redirectTo && `${faults.redirectTo}${url.pathname}`;
     if (to) {
       response.writeHead(307, { location: to }).end();
       return;

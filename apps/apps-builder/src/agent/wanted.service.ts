@@ -1,5 +1,12 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type { AgentIdentity, BuildSpec, ImageSource, ReplicaSpec, Wanted, WantedAnswer } from '@nebo/contracts';
+import type {
+  AgentIdentity,
+  BuildSpec,
+  ImageSource,
+  ReplicaSpec,
+  Wanted,
+  WantedAnswer,
+} from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
 import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { openEntries, type SealedEntry } from '../env/env.service.js';

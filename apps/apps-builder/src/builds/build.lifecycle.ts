@@ -115,10 +115,15 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
   }
 
   /** The same for an image: its document and every layer must be here, since no registry is asked again. */
-  private async imageProblem({ image, artifact, artifact_kind }: Partial<ArtifactFacts>): Promise<string | null> {
+  private async imageProblem({
+    image,
+    artifact,
+    artifact_kind,
+  }: Partial<ArtifactFacts>): Promise<string | null> {
     if (artifact_kind !== 'server' || !isImageFacts(image)) return 'the region reported no image';
     for (const { sha256 } of [artifact!, ...image.layers])
-      if ((await this.runtime.blobs.has(sha256)) === null) return 'a layer of the image did not arrive from the region';
+      if ((await this.runtime.blobs.has(sha256)) === null)
+        return 'a layer of the image did not arrive from the region';
     return null;
   }
 

@@ -204,7 +204,12 @@ export async function findBuild(db: Tx['db'], app: App, id: string): Promise<Bui
 /** What a build was made of. */
 function sourceOf(build: Build): BuildSource {
   if (build.docker_image !== null) {
-    const { docker_image: reference, docker_image_digest: digest, artifact_sha256: sha256, artifact_bytes } = build;
+    const {
+      docker_image: reference,
+      docker_image_digest: digest,
+      artifact_sha256: sha256,
+      artifact_bytes,
+    } = build;
     const bytes = sha256 === null ? null : { sha256, bytes: artifact_bytes! };
     return { bytes, image: { reference, digest } };
   }

@@ -33,9 +33,13 @@ describe('builds of images', () => {
       ...more,
     });
   const deploy = async (app: string, body?: object) => bench.api('POST', `apps/${app}/deploy`, body);
-  const buildOf = async (app: string, id: string) => (await bench.api('GET', `apps/${app}/builds/${id}`)).body;
+  const buildOf = async (app: string, id: string) =>
+    (await bench.api('GET', `apps/${app}/builds/${id}`)).body;
   const wanted = (id: string) =>
-    agent.until('the build is wanted', (item): item is WantedBuild => item.kind === 'build' && item.id === id);
+    agent.until(
+      'the build is wanted',
+      (item): item is WantedBuild => item.kind === 'build' && item.id === id,
+    );
   const until = (app: string, id: string, status: string) =>
     eventually(`build ${status}`, async () => {
       const build = await buildOf(app, id);
@@ -59,7 +63,10 @@ describe('builds of images', () => {
     const app = (await create(null)).body;
     expect(await deploy(app.id)).toMatchObject({ status: 409, body: { error: { code: 'no_source' } } });
     const wrong = await bench.api('PATCH', `apps/${app.id}`, { docker_image: 'a/B' });
-    expect(wrong).toMatchObject({ status: 422, body: { detail: [{ msg: expect.stringContaining('lower case') }] } });
+    expect(wrong).toMatchObject({
+      status: 422,
+      body: { detail: [{ msg: expect.stringContaining('lower case') }] },
+    });
     expect((await bench.api('PATCH', `apps/${app.id}`, { docker_image: 'ann/web:1' })).status).toBe(200);
     expect((await deploy(app.id, { commit_sha: 'a'.repeat(40) })).status).toBe(422);
     expect((await deploy(app.id)).status).toBe(200);
@@ -86,7 +93,9 @@ describe('builds of images', () => {
     await agent.ready(replica!);
     await eventually('it runs', async () => {
       const { body } = await bench.api('GET', `apps/${app.id}`);
-      return body.running_docker_image === 'ann/web:1' && body.running_docker_image_digest === digestOf('one');
+      return (
+        body.running_docker_image === 'ann/web:1' && body.running_docker_image_digest === digestOf('one')
+      );
     });
     // The region may read every layer, and nobody collects them.
     for (const { sha256 } of layers) expect((await agent.call('GET', `blob/${sha256}`)).status).toBe(200);
@@ -96,7 +105,11 @@ describe('builds of images', () => {
     // The next build need not fetch them again; a rebuild fetches nothing.
     const next = (await deploy(app.id)).body.id;
     const known = layers.map(({ sha256 }) => sha256);
-    expect((await wanted(next)).spec.image).toMatchObject({ digest: null, stored: null, known_layers: known });
+    expect((await wanted(next)).spec.image).toMatchObject({
+      digest: null,
+      stored: null,
+      known_layers: known,
+    });
     const again = (await bench.api('POST', `apps/${app.id}/builds/${id}/rebuild`)).body.id;
     expect((await wanted(again)).spec.image).toMatchObject({
       reference: 'ann/web:1',
@@ -125,13 +138,22 @@ describe('builds of images', () => {
       [undefined, 'the region reported no image'],
       [{ digest: 'latest', layers: [] }, 'the region reported no image'],
       [{ digest: digestOf('x'), layers: [{ sha256: 'zz', bytes: 1 }] }, 'the region reported no image'],
-      [{ digest: digestOf('x'), layers: [{ sha256: 'f'.repeat(64), bytes: 1 }] }, 'a layer of the image did not arrive'],
+      [
+        { digest: digestOf('x'), layers: [{ sha256: 'f'.repeat(64), bytes: 1 }] },
+        'a layer of the image did not arrive',
+      ],
     ] as const) {
       const { id } = (await deploy(app.id)).body;
       const item = await wanted(id);
       await agent.observe(item, 'building');
       const artifact = await agent.put(Buffer.from(randomUUID()));
-      const facts = { artifact, artifact_kind: 'server', start_command: null, stack: 'image', duration_ms: 5 };
+      const facts = {
+        artifact,
+        artifact_kind: 'server',
+        start_command: null,
+        stack: 'image',
+        duration_ms: 5,
+      };
       await agent.observe(item, 'success', { facts: { ...facts, ...(image ? { image } : {}) } });
       expect((await until(app.id, id, 'error')).error).toContain(why);
     }
@@ -143,8 +165,15 @@ describe('builds of images', () => {
     const item = await wanted(id);
     await agent.observe(item, 'building');
     await agent.observe(item, 'error', { reason: 'pull: There is no ann/web:4' });
-    expect(await until(app.id, id, 'error')).toMatchObject({ error: 'pull: There is no ann/web:4', docker_image_digest: null });
+    expect(await until(app.id, id, 'error')).toMatchObject({
+      error: 'pull: There is no ann/web:4',
+      docker_image_digest: null,
+    });
     const again = (await bench.api('POST', `apps/${app.id}/builds/${id}/rebuild`)).body.id;
-    expect((await wanted(again)).spec.image).toMatchObject({ reference: 'ann/web:4', digest: null, stored: null });
+    expect((await wanted(again)).spec.image).toMatchObject({
+      reference: 'ann/web:4',
+      digest: null,
+      stored: null,
+    });
   });
 });

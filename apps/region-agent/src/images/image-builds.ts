@@ -95,7 +95,12 @@ export class ImageBuildDriver implements BuildDriver {
   }
 
   /** From the registry, or the bytes of an earlier build. */
-  private async image(source: ImageSource, io: BuildIo, dir: string, step: { name: string }): Promise<PulledImage> {
+  private async image(
+    source: ImageSource,
+    io: BuildIo,
+    dir: string,
+    step: { name: string },
+  ): Promise<PulledImage> {
     const say = (line: string) => io.log.line(line);
     if (source.stored !== null) {
       step.name = 'fetch';
@@ -114,7 +119,9 @@ export class ImageBuildDriver implements BuildDriver {
   /** What would keep every replica from starting is said now. */
   private check({ settings }: ImageDocument, spec: BuildSpec, io: BuildIo): void {
     if (!spec.start_command && settings.entrypoint.length + settings.cmd.length === 0)
-      throw new ImageFailure('The image starts nothing by itself (no ENTRYPOINT and no CMD); set start_command.');
+      throw new ImageFailure(
+        'The image starts nothing by itself (no ENTRYPOINT and no CMD); set start_command.',
+      );
     const { port, from } = portOf(settings, spec.env);
     io.log.line(`the app is asked at port ${port} (${from}); it is in PORT`);
   }

@@ -27,7 +27,10 @@ export interface ImageDocument {
 export const maxImageDocument = 8 * 1024 * 1024;
 
 /** The bytes of a document, always the same for the same image. */
-export function writeDocument({ digest, manifest, settings, layers }: ImageDocument): { bytes: Buffer; blob: BlobRef } {
+export function writeDocument({ digest, manifest, settings, layers }: ImageDocument): {
+  bytes: Buffer;
+  blob: BlobRef;
+} {
   const { user, env, entrypoint, cmd, working_dir, ports } = settings;
   const ordered = {
     ...{ version: 1, digest, manifest, settings: { user, env, entrypoint, cmd, working_dir, ports } },

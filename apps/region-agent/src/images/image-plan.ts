@@ -55,7 +55,9 @@ export function userOf({ user }: ImageSettings, passwd: string): ImageUser {
 export function passwdFor(user: ImageUser, passwd: string, uid: number, gid: number): string {
   const lines = passwd
     .split('\n')
-    .filter((line) => line !== '' && line.split(':', 1)[0] !== user.name && line.split(':')[2] !== String(uid));
+    .filter(
+      (line) => line !== '' && line.split(':', 1)[0] !== user.name && line.split(':')[2] !== String(uid),
+    );
   return [`${user.name}:x:${uid}:${gid}::${user.home}:${user.shell}`, ...lines, ''].join('\n');
 }
 
@@ -97,7 +99,5 @@ export function envOf(
  * @param shell how that shell is started
  */
 export function argvOf(settings: ImageSettings, startCommand: string, shell: readonly string[]): string[] {
-  return startCommand === ''
-    ? [...settings.entrypoint, ...settings.cmd]
-    : [...shell, '-c', startCommand];
+  return startCommand === '' ? [...settings.entrypoint, ...settings.cmd] : [...shell, '-c', startCommand];
 }

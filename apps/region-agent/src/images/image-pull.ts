@@ -9,7 +9,13 @@ import { Places } from '../system/timing.js';
 import { type ImageDocument, type ImageLayer, writeDocument } from './image-document.js';
 import { ImageFailure } from './image-failure.js';
 import { type ImageLimits } from './image-limits.js';
-import { chooseManifest, type Descriptor, type ImageManifest, readManifest, readSettings } from './manifest.js';
+import {
+  chooseManifest,
+  type Descriptor,
+  type ImageManifest,
+  readManifest,
+  readSettings,
+} from './manifest.js';
 import { Registry } from './registry.js';
 
 /** Layers that are pulled at a time. */
@@ -63,7 +69,10 @@ export class ImagePull {
     const named = await this.registry.manifest(this.source.digest ?? digest ?? tag!);
     parts.say(`${this.source.reference} is ${named.digest}`);
     const { manifest, digest: ofManifest } = await this.choose(named);
-    const { settings, diffIds } = readSettings(await this.registry.document(manifest.config), parts.architecture);
+    const { settings, diffIds } = readSettings(
+      await this.registry.document(manifest.config),
+      parts.architecture,
+    );
     if (diffIds.length !== manifest.layers.length)
       throw new ImageFailure(
         `The image names ${manifest.layers.length} layers, and its settings ${diffIds.length}.`,
@@ -75,20 +84,30 @@ export class ImagePull {
     }));
     this.checkSize(layers);
     await this.fetch(manifest.layers);
-    const document: ImageDocument = { version: 1, digest: named.digest, manifest: ofManifest, settings, layers };
+    const document: ImageDocument = {
+      version: 1,
+      digest: named.digest,
+      manifest: ofManifest,
+      settings,
+      layers,
+    };
     const { bytes, blob } = writeDocument(document);
     await parts.blobs.put(blob, Readable.from([bytes]), parts.signal);
     return { document, artifact: blob, local: this.local(blob.sha256, bytes) };
   }
 
   /** The image for this host, of an index or alone. */
-  private async choose(named: { bytes: Buffer; digest: string }): Promise<{ manifest: ImageManifest; digest: string }> {
+  private async choose(named: {
+    bytes: Buffer;
+    digest: string;
+  }): Promise<{ manifest: ImageManifest; digest: string }> {
     const first = readManifest(named.bytes);
     if (first.kind === 'image') return { manifest: first, digest: named.digest };
     const chosen = chooseManifest(first, this.parts.architecture);
     const { bytes, digest } = await this.registry.manifest(chosen.digest);
     const second = readManifest(bytes);
-    if (second.kind !== 'image') throw new ImageFailure('The image is an index in an index, which is not known here.');
+    if (second.kind !== 'image')
+      throw new ImageFailure('The image is an index in an index, which is not known here.');
     return { manifest: second, digest };
   }
 

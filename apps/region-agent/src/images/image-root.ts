@@ -18,7 +18,10 @@ export class ImageRoot {
     const found = await this.tree.find(path);
     if (!found) return null;
     const { info } = found;
-    return { kind: info.isFile() ? 'file' : info.isDirectory() ? 'folder' : 'other', mode: info.mode & 0o7777 };
+    return {
+      kind: info.isFile() ? 'file' : info.isDirectory() ? 'folder' : 'other',
+      mode: info.mode & 0o7777,
+    };
   }
 
   /** What stands under a name in the root folder itself, a link not followed. */

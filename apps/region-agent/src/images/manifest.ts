@@ -57,7 +57,9 @@ export function readObject(bytes: Buffer, what: string): Record<string, unknown>
 export function readManifest(bytes: Buffer): ImageManifest | ImageIndex {
   const manifest = readObject(bytes, 'manifest');
   if (manifest['schemaVersion'] === 1)
-    throw new ImageFailure('The image is in a format of before 2016 (schema 1). Push it again with a current tool.');
+    throw new ImageFailure(
+      'The image is in a format of before 2016 (schema 1). Push it again with a current tool.',
+    );
   if (Array.isArray(manifest['manifests'])) {
     const entries = manifest['manifests'].slice(0, 1_000) as unknown[];
     return { kind: 'index', manifests: entries.map(platformOf) };
@@ -87,11 +89,21 @@ function descriptorOf(value: unknown): Descriptor {
 function platformOf(value: unknown): ImageIndex['manifests'][number] {
   const platform = isObject(value) && isObject(value['platform']) ? value['platform'] : {};
   const text = (name: string) => (typeof platform[name] === 'string' ? platform[name] : '');
-  return { ...descriptorOf(value), os: text('os'), architecture: text('architecture'), variant: text('variant') };
+  return {
+    ...descriptorOf(value),
+    os: text('os'),
+    architecture: text('architecture'),
+    variant: text('variant'),
+  };
 }
 
 /** The words for processors that manifests use. */
-const architectures: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64', arm: 'arm', ia32: '386' };
+const architectures: Readonly<Record<string, string>> = {
+  x64: 'amd64',
+  arm64: 'arm64',
+  arm: 'arm',
+  ia32: '386',
+};
 
 /** @param arch as Node says it */
 export const architectureOf = (arch: string): string => architectures[arch] ?? arch;
@@ -143,7 +155,8 @@ export function readSettings(
     throw new ImageFailure(
       `The image is for ${told(`${String(os ?? 'linux')}/${String(built ?? 'unknown')}`)}, and this region runs linux/${architecture}.`,
     );
-  const diffIds = isObject(rootfs) && Array.isArray(rootfs['diff_ids']) ? (rootfs['diff_ids'] as unknown[]) : [];
+  const diffIds =
+    isObject(rootfs) && Array.isArray(rootfs['diff_ids']) ? (rootfs['diff_ids'] as unknown[]) : [];
   if (!diffIds.every((id): id is string => typeof id === 'string' && digestForm.test(id)))
     throw new ImageFailure('The image settings name layers without SHA-256 digests.');
   const said = isObject(run) ? run : {};
@@ -156,7 +169,11 @@ export function readSettings(
     working_dir: text('WorkingDir'),
     ports: isObject(said['ExposedPorts']) ? portsOf(Object.keys(said['ExposedPorts'])) : [],
   };
-  if (Object.values(settings).flat().some((value) => typeof value === 'string' && value.includes('\0')))
+  if (
+    Object.values(settings)
+      .flat()
+      .some((value) => typeof value === 'string' && value.includes('\0'))
+  )
     throw new ImageFailure('The image settings hold a NUL.');
   return { settings, diffIds };
 }

@@ -1,7 +1,13 @@
 import { createHash } from 'node:crypto';
 import { type Readable } from 'node:stream';
 import { type ImageReference } from '@nebo/contracts';
-import { type AllowList, type SafeClient, SafeNetFailed, SafeNetRefused, type SafeResponse } from '@nebo/safe-net';
+import {
+  type AllowList,
+  type SafeClient,
+  SafeNetFailed,
+  SafeNetRefused,
+  type SafeResponse,
+} from '@nebo/safe-net';
 import { Backoff, sleep } from '../system/timing.js';
 import { ImageFailure, told } from './image-failure.js';
 import { type Descriptor, manifestTypes, maxDocumentBytes } from './manifest.js';
@@ -109,10 +115,14 @@ export class Registry {
         // A connection that ends early looks like an end where the registry names no length.
         if (seen < size) throw new SafeNetFailed('protocol', `only ${seen} of ${size} bytes came`);
         if (`sha256:${hash.digest('hex')}` !== digest)
-          throw new ImageFailure(`The registry ${this.host} gave other bytes for ${what} than its digest says.`);
+          throw new ImageFailure(
+            `The registry ${this.host} gave other bytes for ${what} than its digest says.`,
+          );
       } catch (error) {
         if (error instanceof SafeNetFailed && error.kind === 'too_large')
-          throw new ImageFailure(`The registry ${this.host} gave more bytes for ${what} than its manifest says.`);
+          throw new ImageFailure(
+            `The registry ${this.host} gave more bytes for ${what} than its manifest says.`,
+          );
         if (idle.signal.aborted)
           throw new SafeNetFailed('timeout', `nothing came for ${idleMs / 1000} s`, error);
         throw error;
@@ -200,7 +210,10 @@ export class Registry {
         retryAfter(answer),
       );
     if (status >= 500)
-      throw new Passing(`The registry ${this.host} is in trouble: it ${says}. Deploy again later.`, retryAfter(answer));
+      throw new Passing(
+        `The registry ${this.host} is in trouble: it ${says}. Deploy again later.`,
+        retryAfter(answer),
+      );
     if (status === 404) throw new ImageFailure(`There is no ${what}: the registry ${says}.`);
     if (status === 401 || status === 403)
       throw new ImageFailure(
@@ -211,11 +224,15 @@ export class Registry {
 
   /** Asks for a token that reads this repository, as the registry's challenge says. */
   private async fetchToken(challenge: string, what: string): Promise<string> {
-    const refused = (why: string) => new ImageFailure(`The registry does not give ${what} to everybody: ${why}.`);
+    const refused = (why: string) =>
+      new ImageFailure(`The registry does not give ${what} to everybody: ${why}.`);
     if (!/^bearer\s/i.test(challenge))
       throw refused('it wants a user name and password, and only public images can be used');
     const said = new Map(
-      [...challenge.matchAll(/([a-z_]+)="([^"]*)"/gi)].map(([, name, value]) => [name!.toLowerCase(), value!]),
+      [...challenge.matchAll(/([a-z_]+)="([^"]*)"/gi)].map(([, name, value]) => [
+        name!.toLowerCase(),
+        value!,
+      ]),
     );
     const realm = said.get('realm') ?? '';
     if (!URL.canParse(realm)) throw refused('it names no place that gives tokens');
@@ -224,7 +241,10 @@ export class Registry {
     url.searchParams.set('scope', `repository:${this.reference.repository}:pull`);
     const answer = await this.askForToken(url);
     if (answer.status === 429 || answer.status >= 500)
-      throw new Passing(`${url.host}, which gives tokens for ${this.host}, answers ${answer.status}.`, retryAfter(answer));
+      throw new Passing(
+        `${url.host}, which gives tokens for ${this.host}, answers ${answer.status}.`,
+        retryAfter(answer),
+      );
     const text = await collect(answer.body);
     if (answer.status !== 200) throw refused(`${url.host} gives no token for it (${answer.status})`);
     try {
@@ -301,7 +321,9 @@ async function reasonOf({ body }: Answer): Promise<string> {
     const { errors } = JSON.parse(Buffer.concat(parts).toString('utf8')) as { errors?: unknown };
     const [first] = Array.isArray(errors) ? (errors as unknown[]) : [];
     const { message, code } = (first ?? {}) as { message?: unknown; code?: unknown };
-    return told(typeof message === 'string' && message !== '' ? message : typeof code === 'string' ? code : '');
+    return told(
+      typeof message === 'string' && message !== '' ? message : typeof code === 'string' ? code : '',
+    );
   } catch {
     return '';
   }

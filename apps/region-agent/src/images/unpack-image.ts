@@ -32,12 +32,14 @@ export function imageUnpacker(limits: ImageLimits): Unpack {
       const source = await blobs.get(layer.sha256, signal);
       try {
         const applied = await applyLayer(source, tree, budget, signal);
-        if (applied.sha256 !== layer.sha256) throw new Error(`${shown} came with other bytes (${applied.sha256})`);
+        if (applied.sha256 !== layer.sha256)
+          throw new Error(`${shown} came with other bytes (${applied.sha256})`);
         if (`sha256:${applied.diffId}` !== layer.diff_id)
           throw new ImageFailure(`${shown} holds something else than the image settings say.`);
         expanded += applied.expandedBytes;
       } catch (error) {
-        if (error instanceof LayerRefused) throw new ImageFailure(`${shown} cannot be unpacked: ${error.message}`);
+        if (error instanceof LayerRefused)
+          throw new ImageFailure(`${shown} cannot be unpacked: ${error.message}`);
         throw error;
       } finally {
         source.on('error', () => undefined).destroy();

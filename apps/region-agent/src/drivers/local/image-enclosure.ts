@@ -92,7 +92,8 @@ function imageArgs({ run, limits }: ImageEnclosure): string[] {
   args.push('--proc', `${root}/proc`, '--dev', `${root}/dev`);
   args.push('--size', String(limits.tmpBytes), '--perms', '1777', '--tmpfs', `${root}/dev/shm`);
   args.push('--remount-ro', '/', '--chdir', '/', '--cap-drop', 'ALL');
-  for (const needed of ['CAP_SETUID', 'CAP_SETGID', 'CAP_SETPCAP', 'CAP_SYS_CHROOT']) args.push('--cap-add', needed);
+  for (const needed of ['CAP_SETUID', 'CAP_SETGID', 'CAP_SETPCAP', 'CAP_SYS_CHROOT'])
+    args.push('--cap-add', needed);
   return args;
 }
 

@@ -11,7 +11,8 @@ import { type RunNetwork } from './networks.js';
 /** The port of every replica in its own network. */
 const port = 8080;
 const processes = 512;
-const memoryOf = ({ memory_mb }: Pick<ReplicaSpec, 'memory_mb'>): number => Math.max(16, memory_mb) * 1024 * 1024;
+const memoryOf = ({ memory_mb }: Pick<ReplicaSpec, 'memory_mb'>): number =>
+  Math.max(16, memory_mb) * 1024 * 1024;
 const tmpOf = (memoryBytes: number): number => Math.min(memoryBytes, 512 * 1024 * 1024);
 
 /** Replicas in a sandbox with a network of their own: read-only system and artifact, nothing of the host in sight. */
@@ -45,26 +46,28 @@ export class LocalReplicaHost implements ReplicaHost {
       network = await networks.open(run.name);
       group = (await cgroups?.create(run.name, { memoryBytes, cpus: spec.vcpu, processes })) ?? null;
       const image = spec.image ? await this.image(run, artifactDir, spec, network, group, onOutput) : null;
-      const child = image?.child ?? await startEnclosed({
-        run,
-        tools,
-        uid: network.slot.uid,
-        network: network.namespace,
-        group,
-        binds: [{ from: artifactDir, to: '/app', writable: false }],
-        cwd: '/app',
-        env: [
-          { name: 'HOME', value: '/tmp', secret: false },
-          { name: 'NODE_ENV', value: 'production', secret: false },
-          ...(network.proxyUrl ? proxyEnv(network.proxyUrl) : []),
-          ...spec.env,
-          { name: 'PORT', value: String(port), secret: false },
-          { name: 'HOST', value: '0.0.0.0', secret: false },
-        ],
-        command: spec.start_command,
-        limits: { processes, fileBytes: memoryBytes, tmpBytes: tmpOf(memoryBytes) },
-        onOutput,
-      });
+      const child =
+        image?.child ??
+        (await startEnclosed({
+          run,
+          tools,
+          uid: network.slot.uid,
+          network: network.namespace,
+          group,
+          binds: [{ from: artifactDir, to: '/app', writable: false }],
+          cwd: '/app',
+          env: [
+            { name: 'HOME', value: '/tmp', secret: false },
+            { name: 'NODE_ENV', value: 'production', secret: false },
+            ...(network.proxyUrl ? proxyEnv(network.proxyUrl) : []),
+            ...spec.env,
+            { name: 'PORT', value: String(port), secret: false },
+            { name: 'HOST', value: '0.0.0.0', secret: false },
+          ],
+          command: spec.start_command,
+          limits: { processes, fileBytes: memoryBytes, tmpBytes: tmpOf(memoryBytes) },
+          onOutput,
+        }));
       const memory = `used more than its ${spec.memory_mb} MB of memory`;
       const exited = child.exited
         .then((exit) => (exit.limit ? { ...exit, limit: memory } : exit))
