@@ -233,7 +233,9 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   private async promote(tx: Sql, app: RolloutApp, rolling: RolloutRevision): Promise<void> {
     if ((await lockApp(tx, app.id)) === null) return;
     await tx.query(
-      'update app set current_revision_id = $2::uuid, current_build_id = $3::uuid, rolling_revision_id = null, network_fault = null where id = $1::uuid',
+      `update app set current_revision_id = $2::uuid, current_build_id = $3::uuid, rolling_revision_id = null, network_fault = null,
+         running_docker_image = b.docker_image, running_docker_image_digest = b.docker_image_digest
+       from build b where app.id = $1::uuid and b.id = $3::uuid`,
       [app.id, rolling.id, rolling.build_id],
     );
     await tx.query("update build set deploy_state = 'live', boot_error = null where id = $1::uuid", [

@@ -72,7 +72,7 @@ export class HostRunDriver implements RunDriver {
         await run.forget();
       }
     } finally {
-      cache.release(spec.artifact.sha256);
+      cache.release(spec);
     }
   }
 
@@ -111,11 +111,11 @@ export class HostRunDriver implements RunDriver {
     return { state: 'error', reason: `the command ${how}${says}`, facts };
   }
 
-  private async artifact({ artifact }: RunSpec, { blobs, signal }: RunIo): Promise<string> {
+  private async artifact(spec: RunSpec, { blobs, signal }: RunIo): Promise<string> {
     const backoff = new Backoff(300, 5_000);
     for (const until = Date.now() + fetchMs; ;) {
       try {
-        return await this.parts.cache.hold(artifact.sha256, blobs, signal);
+        return await this.parts.cache.hold(spec, blobs, signal);
       } catch (error) {
         if (signal.aborted || Date.now() > until) throw error;
         await sleep(backoff.next(), signal);

@@ -65,9 +65,10 @@ export interface ReplicaHost {
   /** The agent stops: nothing is left to enclose. */
   close?(): Promise<void>;
   /**
-   * Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`).
+   * Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`). An image's
+   * folder holds its root file system (`images/unpack-image.ts`).
    * @param signal ends the wait for a private network that has not come
-   * @throws LaunchRefused when it has not come in time
+   * @throws LaunchRefused when it has not come in time; whatever keeps it from being started here: images need `local`
    */
   launch(
     run: Run,

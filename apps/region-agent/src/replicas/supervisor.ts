@@ -7,7 +7,7 @@ import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
 import { type Run, type Runs } from '../system/runs.js';
 import { Backoff, ignoreAbort, isAbort, sleep } from '../system/timing.js';
-import { type ArtifactCache } from './artifact-cache.js';
+import { type Artifacts } from './artifacts.js';
 import { OnDemand } from './on-demand.js';
 import { probe } from './probe.js';
 
@@ -24,7 +24,7 @@ const wellMs = 60_000;
 export interface SupervisorParts {
   host: ReplicaHost;
   runs: Runs;
-  cache: ArtifactCache;
+  cache: Artifacts;
   log: AgentLog;
   /** Time between SIGTERM and SIGKILL, milliseconds. */
   graceMs: number;
@@ -149,7 +149,7 @@ export class ReplicaSupervisor {
         reason = await this.pause(ended, backoff.next());
       }
     } finally {
-      cache.release(this.spec.artifact.sha256);
+      cache.release(this.spec);
     }
   }
 
@@ -226,7 +226,7 @@ export class ReplicaSupervisor {
     const backoff = new Backoff(300, 5_000);
     for (const until = Date.now() + Math.max(this.spec.ready_timeout_ms, 30_000); ;) {
       try {
-        return await this.parts.cache.hold(this.spec.artifact.sha256, this.io.blobs, signal);
+        return await this.parts.cache.hold(this.spec, this.io.blobs, signal);
       } catch (error) {
         if (signal.aborted) return null;
         this.parts.log.warn({ replica: this.id, error: String(error) }, 'artifact could not be fetched');

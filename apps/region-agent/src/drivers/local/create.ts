@@ -6,6 +6,7 @@ import { type BuildLimits } from '../create.js';
 import { type Egress, type PortPlugs } from '../types.js';
 import { LocalBuildHost } from './builds.js';
 import { Cgroups, findHierarchy } from './cgroups.js';
+import { type ImageTools, makeImageTools } from './image-tools.js';
 import { Networks } from './networks.js';
 import { LocalReplicaHost } from './replicas.js';
 import { Slots } from './slots.js';
@@ -18,6 +19,8 @@ export interface LocalParts {
   egress: Egress | null;
   limits: BuildLimits;
   log: AgentLog;
+  /** Made when the first image is started. */
+  imageTools: () => Promise<ImageTools>;
 }
 
 export interface LocalOptions {
@@ -40,7 +43,9 @@ export async function createLocalHosts(
   const networks = new Networks(tag, slots, egress, plugs);
   const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
   const cgroups = hierarchy ? new Cgroups(hierarchy, tag) : null;
-  const parts: LocalParts = { tools, slots, networks, cgroups, egress, limits, log };
+  let made: Promise<ImageTools> | null = null;
+  const imageTools = () => (made ??= makeImageTools(join(home, 'image-tools')));
+  const parts: LocalParts = { tools, slots, networks, cgroups, egress, limits, log, imageTools };
   let cleaned: Promise<void> | null = null;
   // Once for both: what one of them has just made must not be taken for a leftover by the other.
   const cleanUp = () => {
