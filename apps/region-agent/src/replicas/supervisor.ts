@@ -17,6 +17,11 @@ const keptLines = 50;
 /** Lines of the log in a reason, and how much of each. */
 const toldLines = 10;
 const toldChars = 200;
+/** Patience of one look at a starting replica, and the pause between two: a short one as long as it is young and silent. */
+const lookMs = 5_000;
+const pauseMs = 100;
+const youngPauseMs = 10;
+const youngMs = 5_000;
 /** A replica that was ready for so long was well; what ends it afterwards is a new trouble. */
 const wellMs = 60_000;
 
@@ -291,21 +296,27 @@ export class ReplicaSupervisor {
     child: ReplicaProcess,
     signal: AbortSignal,
   ): Promise<{ ready: boolean; found: string }> {
-    const until = Date.now() + this.spec.ready_timeout_ms;
+    const since = Date.now();
+    const until = since + this.spec.ready_timeout_ms;
     let found = 'it was not asked yet';
+    let asked = false;
     const cut = aborted(signal).then(() => null);
     try {
       while (!signal.aborted && Date.now() < until) {
         const began = Date.now();
-        const left = Math.min(5_000, until - began);
+        const left = Math.min(lookMs, until - began);
         const result = await Promise.race([
           probe(child.host, child.port, this.spec.readiness_path, left),
           cut,
         ]);
         if (result === null) break;
         if (result.ready) return result;
-        found = result.found;
-        await sleep(Math.max(0, 100 - (Date.now() - began)), signal);
+        // A look that had no time left says less than the one before it.
+        if (result.silence !== 'late' || left === lookMs || !asked) found = result.found;
+        asked = true;
+        // While it starts it says nothing yet, so it costs nothing to look often; an app that answers is not hurried.
+        const young = result.silence === 'refused' && began - since < youngMs;
+        await sleep(Math.max(0, (young ? youngPauseMs : pauseMs) - (Date.now() - began)), signal);
       }
     } catch (error) {
       if (!isAbort(error)) throw error;
