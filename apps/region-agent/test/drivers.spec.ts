@@ -6,7 +6,7 @@ import { type ReplicaFacts } from '@nebo/contracts';
 import { marked } from '../src/system/processes.js';
 import { homeTag } from '../src/system/runs.js';
 import { eventually, later, localMissing, stage, type Stage } from './agent-kit.js';
-import { buildOf, helloServer, plain, replicaOf, secret } from './sources.js';
+import { blobOf, buildOf, helloServer, plain, replicaOf, secret } from './sources.js';
 
 const missing = await localMissing();
 const drivers = ['simulated', 'local'] as const;
@@ -272,6 +272,23 @@ for (const driver of drivers) {
         await eventually(() => on.plane.lines('replica-deaf').includes('heard it'));
         await later(50);
         expect(await readdir(join(on.home, 'runs'))).toEqual([]);
+      });
+
+      it('asked to stop behind `npm start`: it has its time there too', async () => {
+        const slow = `process.on('SIGTERM', () => setTimeout(() => (console.log('said goodbye'), process.exit()), 400)); ${helloServer}`;
+        // With settings of its own it is npm that starts the script.
+        const files = {
+          'server.js': slow,
+          'package.json': '{"scripts":{"start":"node server.js"}}',
+          '.npmrc': '',
+        };
+        const artifact = await blobOf(on.plane, files);
+        const more = { artifact, start_command: 'npm start' };
+        on.plane.want('polite', 1, await replicaOf(on.plane, 'polite', slow, more));
+        await on.plane.see('polite', 'ready');
+        on.plane.forget('replica', 'polite');
+        await on.plane.see('polite', 'gone');
+        await eventually(() => on.plane.lines('replica-polite').includes('said goodbye'));
       });
     });
   });

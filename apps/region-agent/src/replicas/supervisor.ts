@@ -7,6 +7,7 @@ import { Redactor } from '../log/redact.js';
 import { type Run, type Runs } from '../system/runs.js';
 import { Backoff, ignoreAbort, isAbort, sleep } from '../system/timing.js';
 import { type ArtifactCache } from './artifact-cache.js';
+import { directStart } from './direct-start.js';
 import { OnDemand } from './on-demand.js';
 import { probe } from './probe.js';
 
@@ -204,7 +205,9 @@ export class ReplicaSupervisor {
     const startedAt = new Date();
     let child: ReplicaProcess;
     try {
-      child = await host.launch(run, artifact, this.spec, (chunk) => output.push(chunk));
+      const start_command = await directStart(artifact, this.spec.start_command);
+      const spec = { ...this.spec, start_command };
+      child = await host.launch(run, artifact, spec, (chunk) => output.push(chunk));
     } catch (error) {
       await run.forget();
       throw error;

@@ -7,6 +7,7 @@ import { type Egress } from '../types.js';
 import { LocalBuildHost } from './builds.js';
 import { Cgroups, findHierarchy } from './cgroups.js';
 import { Networks } from './networks.js';
+import { ReadyNetworks } from './ready-networks.js';
 import { LocalReplicaHost } from './replicas.js';
 import { Slots } from './slots.js';
 
@@ -14,6 +15,8 @@ export interface LocalParts {
   tools: Toolchain;
   slots: Slots;
   networks: Networks;
+  /** Networks for replicas and runs, made in advance. */
+  ready: ReadyNetworks;
   cgroups: Cgroups | null;
   egress: Egress | null;
   limits: BuildLimits;
@@ -27,24 +30,28 @@ export interface LocalOptions {
   tools: Toolchain;
   egress: Egress | null;
   limits: BuildLimits;
+  /** Networks kept ready for starts. */
+  readyNetworks: number;
 }
 
 /** The hosts of the `local` driver; builds and replicas share addresses, users and groups. */
 export async function createLocalHosts(
   options: LocalOptions,
 ): Promise<{ builds: LocalBuildHost; replicas: LocalReplicaHost }> {
-  const { home, log, tag, tools, egress, limits } = options;
+  const { home, log, tag, tools, egress, limits, readyNetworks } = options;
   const slots = new Slots(join(home, 'slots'), tag);
   const networks = new Networks(tag, slots, egress);
   const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
   const cgroups = hierarchy ? new Cgroups(hierarchy, tag) : null;
-  const parts: LocalParts = { tools, slots, networks, cgroups, egress, limits, log };
+  const ready = new ReadyNetworks(readyNetworks, (name) => networks.open(name), log);
+  const parts: LocalParts = { tools, slots, networks, ready, cgroups, egress, limits, log };
   let cleaned: Promise<void> | null = null;
   // Once for both: what one of them has just made must not be taken for a leftover by the other.
   const cleanUp = () => {
     cleaned ??= (async () => {
       await cgroups?.cleanUp();
       await networks.cleanUp();
+      ready.start();
     })();
     return cleaned;
   };

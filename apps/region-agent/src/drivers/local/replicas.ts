@@ -21,6 +21,7 @@ export class LocalReplicaHost implements ReplicaHost {
   ) {}
 
   async close(): Promise<void> {
+    await this.parts.ready.close();
     await this.parts.cgroups?.removeBase();
   }
 
@@ -30,7 +31,7 @@ export class LocalReplicaHost implements ReplicaHost {
     spec: ReplicaSpec,
     onOutput: (chunk: Buffer) => void,
   ): Promise<ReplicaProcess> {
-    const { networks, cgroups, tools } = this.parts;
+    const { ready, cgroups, tools } = this.parts;
     const memoryBytes = Math.max(16, spec.memory_mb) * 1024 * 1024;
     let network: RunNetwork | null = null;
     let group: Group | null = null;
@@ -39,7 +40,7 @@ export class LocalReplicaHost implements ReplicaHost {
       await network?.close();
     };
     try {
-      network = await networks.open(run.name);
+      network = await ready.take(run.name);
       group = (await cgroups?.create(run.name, { memoryBytes, cpus: spec.vcpu, processes })) ?? null;
       const child = await startEnclosed({
         run,
