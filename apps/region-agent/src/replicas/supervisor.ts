@@ -95,6 +95,7 @@ export class ReplicaSupervisor {
   async stop(): Promise<void> {
     this.stopping.abort();
     await this.life;
+    this.say(`nebo: replica ${this.id.slice(0, 8)} has stopped`);
   }
 
   private observe(change: Partial<ReplicaObservation>): void {
@@ -201,6 +202,7 @@ export class ReplicaSupervisor {
     const { host, runs } = this.parts;
     const run = runs.create('replica', this.id);
     this.told = [];
+    this.say(`nebo: replica ${this.id.slice(0, 8)} starts`);
     const output = new LineSplitter(this.redactor, (line) => this.output(line));
     const startedAt = new Date();
     let child: ReplicaProcess;
