@@ -79,6 +79,13 @@ const proofs = {
     shown: (n) =>
       `${n} cold starts of apps on demand with bursts of 1 to 50 requests (GET, HEAD, bodies, server-sent events, WebSockets), fewer in the split form: every request served whole, one start a burst; streams keep an app awake; deploys and changes of \`replica_count\` while it sleeps lose nothing`,
   },
+  deploys: {
+    project: 'e2e',
+    specs: ['src/deploys-under-load.spec.ts'],
+    size: 100,
+    shown: (n) =>
+      `${n} changes (deploys, variables, sizes, counts, versions that never become ready) under ${n > 5 ? 200 : 50} requests a second, a fifth as many in the split form: no request fails, none is answered by a version that was never ready or by an older one than before, streams and WebSockets end after their drain time with a word`,
+  },
   lifecycle: {
     project: 'libs/lifecycle',
     specs: ['src/processes.spec.ts', 'src/races.spec.ts'],

@@ -73,6 +73,8 @@ export interface CreateDriversOptions {
   cacheBytes?: number;
   /** Time between SIGTERM and SIGKILL of a replica, milliseconds; default 5 s. */
   graceMs?: number;
+  /** Networks made in advance for replicas that somebody waits for; default 4, 0: none. */
+  readyNetworks?: number;
   /** Folder of the images that the operator brings; default by `NEBO_IMAGES`. */
   images?: string;
   /** Time that a machine's guest has to shut down, milliseconds; default 30 s. */
@@ -101,7 +103,16 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
       : new SimulatedNetworkDriver();
   const wantsLocal = choices.builds.driver === 'local' || choices.replicas.driver === 'local';
   const local = wantsLocal
-    ? await createLocalHosts({ home, log, tag: runs.tag, tools, egress, limits, plugs: networks.plugs })
+    ? await createLocalHosts({
+        home,
+        log,
+        tag: runs.tag,
+        tools,
+        egress,
+        limits,
+        plugs: networks.plugs,
+        readyNetworks: options.readyNetworks ?? 4,
+      })
     : null;
   const builds: BuildHost =
     choices.builds.driver === 'local'

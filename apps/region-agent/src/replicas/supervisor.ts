@@ -8,6 +8,7 @@ import { Redactor } from '../log/redact.js';
 import { type Run, type Runs } from '../system/runs.js';
 import { Backoff, ignoreAbort, isAbort, sleep } from '../system/timing.js';
 import { type Artifacts } from './artifacts.js';
+import { directStart } from './direct-start.js';
 import { OnDemand } from './on-demand.js';
 import { probe } from './probe.js';
 
@@ -18,6 +19,11 @@ const keptLines = 50;
 /** Lines of the log in a reason, and how much of each. */
 const toldLines = 10;
 const toldChars = 200;
+/** Patience of one look at a starting replica, and the pause between two: a short one as long as it is young and silent. */
+const lookMs = 5_000;
+const pauseMs = 100;
+const youngPauseMs = 10;
+const youngMs = 5_000;
 /** A replica that was ready for so long was well; what ends it afterwards is a new trouble. */
 const wellMs = 60_000;
 
@@ -94,6 +100,7 @@ export class ReplicaSupervisor {
   async stop(): Promise<void> {
     this.stopping.abort();
     await this.life;
+    this.say(`nebo: replica ${this.id.slice(0, 8)} has stopped`);
   }
 
   private observe(change: Partial<ReplicaObservation>): void {
@@ -200,19 +207,19 @@ export class ReplicaSupervisor {
     const { host, runs } = this.parts;
     const run = runs.create('replica', this.id);
     this.told = [];
+    this.say(`nebo: replica ${this.id.slice(0, 8)} starts`);
     const output = new LineSplitter(this.redactor, (line) => this.output(line));
     const startedAt = new Date();
     let child: ReplicaProcess;
     const { port } = this.spec;
     if (port) this.say(networkWords(port, host.joins));
     try {
-      child = await host.launch(
-        run,
-        artifact,
-        this.spec,
-        (chunk) => output.push(chunk),
-        this.stopping.signal,
-      );
+      // What an image starts is its own matter.
+      const start_command = this.spec.image
+        ? this.spec.start_command
+        : await directStart(artifact, this.spec.start_command);
+      const spec = { ...this.spec, start_command };
+      child = await host.launch(run, artifact, spec, (chunk) => output.push(chunk), this.stopping.signal);
     } catch (error) {
       await run.forget();
       throw error;
@@ -304,21 +311,27 @@ export class ReplicaSupervisor {
     child: ReplicaProcess,
     signal: AbortSignal,
   ): Promise<{ ready: boolean; found: string }> {
-    const until = Date.now() + this.spec.ready_timeout_ms;
+    const since = Date.now();
+    const until = since + this.spec.ready_timeout_ms;
     let found = 'it was not asked yet';
+    let asked = false;
     const cut = aborted(signal).then(() => null);
     try {
       while (!signal.aborted && Date.now() < until) {
         const began = Date.now();
-        const left = Math.min(5_000, until - began);
+        const left = Math.min(lookMs, until - began);
         const result = await Promise.race([
           probe(child.host, child.port, this.spec.readiness_path, left),
           cut,
         ]);
         if (result === null) break;
         if (result.ready) return result;
-        found = result.found;
-        await sleep(Math.max(0, 100 - (Date.now() - began)), signal);
+        // A look that had no time left says less than the one before it.
+        if (result.silence !== 'late' || left === lookMs || !asked) found = result.found;
+        asked = true;
+        // While it starts it says nothing yet, so it costs nothing to look often; an app that answers is not hurried.
+        const young = result.silence === 'refused' && began - since < youngMs;
+        await sleep(Math.max(0, (young ? youngPauseMs : pauseMs) - (Date.now() - began)), signal);
       }
     } catch (error) {
       if (!isAbort(error)) throw error;

@@ -166,7 +166,7 @@ export async function spawnEnclosed(
     '-c',
     enterGroups,
     'nebo-run',
-    ...(of.network === null ? [] : ['ip', 'netns', 'exec', of.network]),
+    ...(of.network === null ? [] : ['nsenter', `--net=/run/netns/${of.network}`]),
     // The user is this run's alone, so a limit by user bounds it even where there are no cgroups.
     'prlimit',
     `--nproc=${limits.processes}`,

@@ -30,6 +30,7 @@ export class LocalReplicaHost implements ReplicaHost {
   ) {}
 
   async close(): Promise<void> {
+    await this.parts.ready.close();
     await this.parts.cgroups?.removeBase();
   }
 
@@ -40,7 +41,7 @@ export class LocalReplicaHost implements ReplicaHost {
     onOutput: (chunk: Buffer) => void,
     signal: AbortSignal,
   ): Promise<ReplicaProcess> {
-    const { networks, cgroups, tools } = this.parts;
+    const { networks, ready, cgroups, tools } = this.parts;
     const memoryBytes = memoryOf(spec);
     let network: RunNetwork | null = null;
     let group: Group | null = null;
@@ -49,7 +50,7 @@ export class LocalReplicaHost implements ReplicaHost {
       await network?.close();
     };
     try {
-      network = await networks.open(run.name, spec.port ?? null, signal);
+      network = spec.port ? await networks.open(run.name, spec.port, signal) : await ready.take(run.name);
       group = (await cgroups?.create(run.name, { memoryBytes, cpus: spec.vcpu, processes })) ?? null;
       const image = spec.image ? await this.image(run, artifactDir, spec, network, group, onOutput) : null;
       const child =
