@@ -55,6 +55,8 @@ import { CommitStatusLifecycle } from './sources/commit-status.lifecycle.js';
 import { HookLifecycle } from './sources/hook.lifecycle.js';
 import { PushLifecycle } from './sources/push.lifecycle.js';
 import { SourcesService } from './sources/sources.service.js';
+import { UsageHourLifecycle } from './usage/usage-hour.lifecycle.js';
+import { UsageIntake } from './usage/usage-intake.service.js';
 import { StandingService } from './standing/standing.service.js';
 
 /**
@@ -118,6 +120,8 @@ import { StandingService } from './standing/standing.service.js';
     CommitStatusLifecycle,
     JobLifecycle,
     JobRunLifecycle,
+    UsageIntake,
+    UsageHourLifecycle,
     Lives.of(
       DomainLifecycle,
       CertificateLifecycle,
@@ -129,6 +133,7 @@ import { StandingService } from './standing/standing.service.js';
       CommitStatusLifecycle,
       JobLifecycle,
       JobRunLifecycle,
+      UsageHourLifecycle,
     ),
     Housekeeping,
     StandingService,

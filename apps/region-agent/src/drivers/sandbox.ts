@@ -49,12 +49,19 @@ export interface BuildHost {
 export interface ReplicaProcess extends SandboxProcess {
   host: string;
   port: number;
+  /**
+   * Processor time of everything in it so far, microseconds, measured outside of it; also after its end. Null: it cannot be
+   * read. Absent: nothing counts it here.
+   */
+  cpu?(): Promise<number | null>;
 }
 
 /** How replicas are enclosed: one per driver. */
 export interface ReplicaHost {
   readonly isolated: boolean;
   cleanUp(): Promise<void>;
+  /** Processor time of a run that an earlier agent left, by its name, before `cleanUp`; null: nothing is there. */
+  leftOverCpu?(name: string): Promise<number | null>;
   /** The agent stops: nothing is left to enclose. */
   close?(): Promise<void>;
   /** Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`). */
