@@ -51,7 +51,7 @@ export async function ownersOf(
      from usage_life l join usage_hour h on h.id = l.hour_id where l.owner_id = any($1::uuid[]) and l.region_id = $2::uuid`,
     [gone, regionId],
   );
-  for (const row of before) owners.set(ownerKey(row), row);
+  for (const row of before) if (!owners.has(ownerKey(row))) owners.set(ownerKey(row), row);
   return owners;
 }
 

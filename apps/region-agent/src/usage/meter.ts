@@ -41,6 +41,7 @@ export class UsageMeter {
   private timer: NodeJS.Timeout | null = null;
   private teller: UsageTeller | null = null;
   private sampling: Promise<void> = Promise.resolve();
+  private readonly writing = new Set<Promise<void>>();
   private stopped = false;
 
   constructor(private readonly options: MeterOptions) {
@@ -64,7 +65,7 @@ export class UsageMeter {
         advance(record, bucketMs, { to: record.at + ms, ms, reading });
       } else if (record.cpu_at < record.at) blind(record, bucketMs);
       finish(record);
-      await this.keep(record);
+      await this.keepEnded(record);
     }
   }
 
@@ -114,6 +115,7 @@ export class UsageMeter {
     await Promise.all([...this.running.values()].map((life) => this.end(life)));
     this.teller?.kick();
     await this.teller?.stop(ms);
+    await Promise.all(this.writing);
   }
 
   /** Totals that wait to be told: what is final at once, of lives that go on now and then. */
@@ -140,8 +142,7 @@ export class UsageMeter {
       bucket.told = Math.max(bucket.told, seq);
       const life = this.running.get(id);
       if (life) life.toldAt = performance.now();
-      if (!forget(record, this.options.settings.bucketMs)) continue;
-      void this.written(this.records.delete(id));
+      if (forget(record, this.options.settings.bucketMs)) void this.written(this.records.delete(id));
     }
   }
 
@@ -161,7 +162,7 @@ export class UsageMeter {
       const reading = await this.note(life);
       if (reading === null && record.counted) blind(record, this.options.settings.bucketMs);
       finish(record);
-      await this.keep(record);
+      await this.keepEnded(record);
       this.running.delete(record.id);
       this.teller?.kick();
     });
@@ -176,17 +177,25 @@ export class UsageMeter {
     return reading;
   }
 
+  /** One that used nothing has nothing to tell. */
+  private keepEnded(record: LifeRecord): Promise<void> {
+    const over = forget(record, this.options.settings.bucketMs);
+    return over ? this.written(this.records.delete(record.id)) : this.keep(record);
+  }
+
   private keep(record: LifeRecord): Promise<void> {
     return this.written(this.records.set(record));
   }
 
-  private async written(change: Promise<void>): Promise<void> {
-    try {
-      await change;
-    } catch (error) {
-      // The totals in memory go on, and the next change writes them whole.
-      this.options.log.error({ error: String(error) }, 'usage could not be kept on disk');
-    }
+  private written(change: Promise<void>): Promise<void> {
+    const done = change
+      .catch((error: unknown) => {
+        // The totals in memory go on, and the next change writes them whole.
+        this.options.log.error({ error: String(error) }, 'usage could not be kept on disk');
+      })
+      .finally(() => this.writing.delete(done));
+    this.writing.add(done);
+    return done;
   }
 
   /** Next at the end of the interval or of the bucket, whichever comes first: at its end nothing has to be shared out. */
