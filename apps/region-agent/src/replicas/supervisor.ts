@@ -207,8 +207,8 @@ export class ReplicaSupervisor {
       await run.forget();
       throw error;
     }
-    // One that runs always is paid by the month.
-    const life = this.spec.on_demand
+    // One that runs always is paid by the month; one that may not sleep, since no edge can wake it here, costs nothing.
+    const life = this.onDemand
       ? meterLife(this.parts, { kind: 'replica', owner: this.id }, run, child, this.spec.vcpu)
       : null;
     return this.attend(child, run, startedAt, output).finally(() => life?.end());
