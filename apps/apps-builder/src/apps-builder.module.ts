@@ -55,6 +55,7 @@ import { CommitStatusLifecycle } from './sources/commit-status.lifecycle.js';
 import { HookLifecycle } from './sources/hook.lifecycle.js';
 import { PushLifecycle } from './sources/push.lifecycle.js';
 import { SourcesService } from './sources/sources.service.js';
+import { UsageFaults } from './usage/usage-faults.js';
 import { UsageHourLifecycle } from './usage/usage-hour.lifecycle.js';
 import { UsageIntake } from './usage/usage-intake.service.js';
 import { StandingService } from './standing/standing.service.js';
@@ -120,6 +121,7 @@ import { StandingService } from './standing/standing.service.js';
     CommitStatusLifecycle,
     JobLifecycle,
     JobRunLifecycle,
+    UsageFaults,
     UsageIntake,
     UsageHourLifecycle,
     Lives.of(

@@ -4,6 +4,7 @@ import { Lifecycle, type Outcome, State } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
 import { Peers } from '@nebo/service-kit';
 import { Settings } from '../shared/settings.js';
+import { UsageFaults } from './usage-faults.js';
 import { loadHour, makePart, type UsageHour } from './usage.rows.js';
 
 /**
@@ -18,6 +19,7 @@ export class UsageHourLifecycle extends Lifecycle<UsageHour> {
   constructor(
     private readonly peers: Peers,
     private readonly settings: Settings,
+    private readonly faults: UsageFaults,
   ) {
     super();
   }
@@ -50,6 +52,7 @@ export class UsageHourLifecycle extends Lifecycle<UsageHour> {
       body,
       operationId: operation_id,
     });
+    if (free === 'cpu_unmeasured') this.faults.count('unmeasured');
     return this.go('sending', (tx) =>
       tx.query('update usage_part set sent_at = now() where hour_id = $1::uuid and part = $2::int', [
         id,

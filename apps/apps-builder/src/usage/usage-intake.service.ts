@@ -4,6 +4,7 @@ import { start, wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
 import { Epochs, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Settings } from '../shared/settings.js';
+import { UsageFaults } from './usage-faults.js';
 import { judge, type LifeRow, type Owner, ownerKey, ownersOf } from './usage.rows.js';
 
 const words: Readonly<Record<UsageRefusal, string>> = {
@@ -33,6 +34,7 @@ export class UsageIntake {
     private readonly database: Database,
     private readonly epochs: Epochs,
     private readonly settings: Settings,
+    private readonly faults: UsageFaults,
     @Inject(RUNTIME) private readonly runtime: Runtime,
   ) {}
 
@@ -62,6 +64,7 @@ export class UsageIntake {
       for (const [, group] of [...groups].sort(([a], [b]) => (a < b ? -1 : 1)))
         answer.taken += await this.takeGroup(tx, agent.region_id, group, refuse);
       answer.refused.sort((a, b) => a.index - b.index);
+      this.faults.count('refused', answer.refused.length);
       return answer;
     });
   }
@@ -104,7 +107,10 @@ export class UsageIntake {
         continue;
       }
       const { row, cut } = judged;
-      if (cut) this.runtime.log.warn({ item, taken: shown(row) }, 'usage beyond what can be was cut');
+      if (cut) {
+        this.faults.count('cut');
+        this.runtime.log.warn({ item, taken: shown(row) }, 'usage beyond what can be was cut');
+      }
       const known = lives.findIndex((life) => life.owner_id === row.owner_id && life.life === row.life);
       if (known < 0) lives.push(row);
       else lives[known] = row;

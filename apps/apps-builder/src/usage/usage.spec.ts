@@ -20,8 +20,13 @@ describe('usage that regions report', () => {
     await (await sharedPostgres()).stop();
   });
 
+  /** Hours of the past stay the same ones when the clock strikes in the middle. */
+  const begun = Math.floor(Date.now() / hourMs);
   /** The beginning of an hour so many hours ago; 0: of this one. */
-  const hour = (ago: number) => new Date((Math.floor(Date.now() / hourMs) - ago) * hourMs).toISOString();
+  const hour = (ago: number) => {
+    const present = ago > 0 ? begun : Math.floor(Date.now() / hourMs);
+    return new Date((present - ago) * hourMs).toISOString();
+  };
   /** An app on demand and its replica, as if they had been made a month ago. 1 vCPU and 512 MB unless told. */
   const onDemand = async (more: Record<string, unknown> = {}) => {
     const { app, build } = await bench.appWithBuild({ replica_vcpu: 1, replica_memory_mb: 512, ...more });
@@ -191,6 +196,9 @@ describe('usage that regions report', () => {
       cpu_us: 3_600_000_000 * 1.05 + 1_000_000 + 1,
     });
     expect(of(2)).toMatchObject({ cpu_us: 1_050_000 + 1_000_000 });
+    const { text } = await bench.nebo.request('apps-builder', { path: '/metrics', as: null });
+    expect(text).toMatch(/^nebo_usage_faults_total\{.*fault="cut".*\} 3$/m);
+    expect(text).toMatch(/^nebo_usage_faults_total\{.*fault="refused".*\} [1-9]/m);
   });
 
   it('an hour of which something was not measured is free of CPU, also for what comes later', async () => {
