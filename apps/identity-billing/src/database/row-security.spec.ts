@@ -95,6 +95,7 @@ describe('row-level security', () => {
       await router.settle([router.ended(nano(1))]);
       await billing.money('compute-usage', {
         ...operation,
+        operation_id: 'usage',
         ...{ app_id: randomUUID(), kind: 'run', hour: started_at, cpu_us: 1, memory_mb_ms: '1' },
         ...{ free: null, description: '' },
       });
