@@ -86,6 +86,13 @@ const proofs = {
     shown: (n) =>
       `${n} changes (deploys, variables, sizes, counts, versions that never become ready) under ${n > 5 ? 200 : 50} requests a second, a fifth as many in the split form: no request fails, none is answered by a version that was never ready or by an older one than before, streams and WebSockets end after their drain time with a word`,
   },
+  usage: {
+    project: 'e2e',
+    specs: ['src/usage.spec.ts'],
+    size: 50,
+    shown: (n) =>
+      `${n} times kill -9 of the whole installation while an app on demand works: what it worked in peace is measured and charged, never more than the time that passed, the ledger is what usage says, the audit finds nothing`,
+  },
   lifecycle: {
     project: 'libs/lifecycle',
     specs: ['src/processes.spec.ts', 'src/races.spec.ts'],

@@ -21,6 +21,8 @@ import { LocalNetworkDriver } from './local/vpcs.js';
 import { type MachineDriver } from './machine-driver.js';
 import { imagesFolder, probeDrivers, type DriverChoices } from './probe.js';
 import { HostReplicaDriver } from './replica-driver.js';
+import { UsageMeter } from '../usage/meter.js';
+import { usageSettings } from '../usage/settings.js';
 import { HostRunDriver, type RunDriver } from './run-driver.js';
 import { type BuildHost, type ReplicaHost } from './sandbox.js';
 import { SimulatedBuildHost } from './simulated/builds.js';
@@ -35,6 +37,8 @@ export interface AgentDrivers {
   replicas: ReplicaDriver;
   /** In the same sandboxes as replicas. */
   jobs: RunDriver;
+  /** Measures replicas on demand and job runs. */
+  meter: UsageMeter;
   networks: NetworkDriver;
   machines: MachineDriver;
   choices: DriverChoices;
@@ -120,7 +124,10 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
       : new SimulatedBuildHost({ tools, egress, wallMs: limits.wallMs });
   const replicas: ReplicaHost =
     choices.replicas.driver === 'local' ? local!.replicas : new SimulatedReplicaHost({ tools, egress });
-  const parts = { host: replicas, runs, cache, log, graceMs };
+  const meter = new UsageMeter({ file: join(home, 'usage'), settings: usageSettings(process.env), log });
+  // Now, before the driver's start takes the groups of an earlier agent away.
+  await meter.recover((name) => replicas.leftOverCpu?.(name) ?? Promise.resolve(null));
+  const parts = { host: replicas, runs, cache, log, meter, graceMs };
   return {
     builds: new ImageBuildDriver(new HostBuildDriver(choices.builds.driver, { host: builds, runs, log }), {
       ...registryAccess(),
@@ -132,6 +139,7 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
     }),
     replicas: new HostReplicaDriver(choices.replicas.driver, parts),
     jobs: new HostRunDriver(parts),
+    meter,
     networks,
     machines:
       choices.machines.driver === 'local'

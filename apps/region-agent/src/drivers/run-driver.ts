@@ -2,7 +2,7 @@ import { type RunFacts, type RunSpec } from '@nebo/contracts';
 import { type LogWriter } from '../log/log-shipper.js';
 import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
-import { type SupervisorParts, tellingLine } from '../replicas/supervisor.js';
+import { meterLife, type SupervisorParts, tellingLine } from '../replicas/supervisor.js';
 import { Backoff, settledWithin, sleep } from '../system/timing.js';
 import { networkWords } from './address-book.js';
 import { type ReplicaProcess } from './sandbox.js';
@@ -58,6 +58,7 @@ export class HostRunDriver implements RunDriver {
         if (spec.port && !host.joins) io.log.line(networkWords(spec.port, false));
         const began = performance.now();
         const child = await host.launch(run, folder, enclosed, (chunk) => output.push(chunk), io.signal);
+        const life = meterLife(this.parts, { kind: 'run', owner: id }, run, child, spec.vcpu);
         try {
           return await this.attend(child, spec, io.signal, began, (over) => {
             if (over) output.end();
@@ -65,6 +66,7 @@ export class HostRunDriver implements RunDriver {
           });
         } finally {
           await child.stop(0);
+          await life.end();
           output.end();
           lines.end();
         }

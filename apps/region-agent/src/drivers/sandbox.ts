@@ -49,6 +49,11 @@ export interface BuildHost {
 export interface ReplicaProcess extends SandboxProcess {
   host: string;
   port: number;
+  /**
+   * Processor time of everything in it so far, microseconds, measured outside of it; also after its end. Null: it cannot be
+   * read. Absent: nothing counts it here.
+   */
+  cpu?(): Promise<number | null>;
 }
 
 /** What keeps a replica from being started, in a sentence for its owner. */
@@ -62,6 +67,8 @@ export interface ReplicaHost {
   /** Replicas have interfaces in VPCs here. */
   readonly joins: boolean;
   cleanUp(): Promise<void>;
+  /** Processor time of a run that an earlier agent left, by its name, before `cleanUp`; null: nothing is there. */
+  leftOverCpu?(name: string): Promise<number | null>;
   /** The agent stops: nothing is left to enclose. */
   close?(): Promise<void>;
   /**

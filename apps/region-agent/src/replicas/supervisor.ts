@@ -7,6 +7,7 @@ import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
 import { type Run, type Runs } from '../system/runs.js';
 import { Backoff, ignoreAbort, isAbort, sleep } from '../system/timing.js';
+import { type MeteredLife, type UsageMeter } from '../usage/meter.js';
 import { type Artifacts } from './artifacts.js';
 import { directStart } from './direct-start.js';
 import { OnDemand } from './on-demand.js';
@@ -32,6 +33,8 @@ export interface SupervisorParts {
   runs: Runs;
   cache: Artifacts;
   log: AgentLog;
+  /** Measures what is charged by use. */
+  meter: UsageMeter;
   /** Time between SIGTERM and SIGKILL, milliseconds. */
   graceMs: number;
 }
@@ -224,7 +227,11 @@ export class ReplicaSupervisor {
       await run.forget();
       throw error;
     }
-    return this.attend(child, run, startedAt, output);
+    // One that runs always is paid by the month; one that may not sleep, since no edge can wake it here, costs nothing.
+    const life = this.onDemand
+      ? meterLife(this.parts, { kind: 'replica', owner: this.id }, run, child, this.spec.vcpu)
+      : null;
+    return this.attend(child, run, startedAt, output).finally(() => life?.end());
   }
 
   /** The artifact's folder; a download that fails is tried again until the replica's time is up. */
@@ -355,6 +362,20 @@ export class ReplicaSupervisor {
       '\n',
     );
   }
+}
+
+/** Begins to measure a process that was just started. */
+export function meterLife(
+  { meter, host }: Pick<SupervisorParts, 'meter' | 'host'>,
+  of: { kind: 'replica' | 'run'; owner: string },
+  run: Run,
+  child: ReplicaProcess,
+  vcpu: number,
+): MeteredLife {
+  const { cpu } = child;
+  // What is not isolated is a stand-in: it runs, but nobody pays for it.
+  const facts = { id: run.name, real: host.isolated, counted: cpu !== undefined, vcpu };
+  return meter.begin({ ...of, ...facts }, () => cpu?.() ?? Promise.resolve(null));
 }
 
 /** The last line that says something: not the frames and the footer that Node prints behind an error. */

@@ -29,6 +29,10 @@ export class LocalReplicaHost implements ReplicaHost {
     readonly cleanUp: () => Promise<void>,
   ) {}
 
+  async leftOverCpu(name: string): Promise<number | null> {
+    return (await this.parts.cgroups?.cpuMicroseconds(name)) ?? null;
+  }
+
   async close(): Promise<void> {
     await this.parts.ready.close();
     await this.parts.cgroups?.removeBase();
@@ -45,7 +49,12 @@ export class LocalReplicaHost implements ReplicaHost {
     const memoryBytes = memoryOf(spec);
     let network: RunNetwork | null = null;
     let group: Group | null = null;
+    /** The counter as it was when its group was removed. */
+    let last: number | null = null;
+    let released = false;
     const release = async () => {
+      last = (await group?.cpuMicroseconds()) ?? null;
+      released = true;
       await group?.remove();
       await network?.close();
     };
@@ -83,6 +92,7 @@ export class LocalReplicaHost implements ReplicaHost {
         host: network.slot.address,
         port: image?.port ?? port,
         exited,
+        ...(group ? { cpu: async () => (released ? last : ((await group?.cpuMicroseconds()) ?? last)) } : {}),
         stop: (graceMs) =>
           child
             .stop(graceMs)
