@@ -41,6 +41,7 @@ import { OAuthApps } from './git/oauth/oauth-apps.js';
 import { TokenRenewal } from './git/oauth/renewal.js';
 import { hears } from './hears.js';
 import { InternalController } from './internal/internal.controller.js';
+import { InventoryController } from './internal/inventory.controller.js';
 import { RoutesService } from './internal/routes.service.js';
 import { JobLifecycle } from './jobs/job.lifecycle.js';
 import { JobRunLifecycle } from './jobs/job-run.lifecycle.js';
@@ -48,6 +49,8 @@ import { JobsController } from './jobs/jobs.controller.js';
 import { JobsService } from './jobs/jobs.service.js';
 import { MissedTicks } from './jobs/missed-ticks.js';
 import { RunLog } from './jobs/run-log.js';
+import { PortLifecycle } from './networks/port.lifecycle.js';
+import { VpcReferences } from './networks/vpc-reference.js';
 import { ReplicaMoney } from './rollouts/money.js';
 import { RolloutLifecycle } from './rollouts/rollout.lifecycle.js';
 import { RuntimeLog } from './rollouts/runtime-log.js';
@@ -62,6 +65,9 @@ import { CommitStatusLifecycle } from './sources/commit-status.lifecycle.js';
 import { HookLifecycle } from './sources/hook.lifecycle.js';
 import { PushLifecycle } from './sources/push.lifecycle.js';
 import { SourcesService } from './sources/sources.service.js';
+import { UsageFaults } from './usage/usage-faults.js';
+import { UsageHourLifecycle } from './usage/usage-hour.lifecycle.js';
+import { UsageIntake } from './usage/usage-intake.service.js';
 import { StandingService } from './standing/standing.service.js';
 
 /**
@@ -84,6 +90,7 @@ import { StandingService } from './standing/standing.service.js';
     DeliveriesController,
     AgentController,
     InternalController,
+    InventoryController,
     HooksController,
   ],
   providers: [
@@ -122,27 +129,34 @@ import { StandingService } from './standing/standing.service.js';
     Authority,
     CertificatesService,
     ReplicaMoney,
+    VpcReferences,
     DomainLifecycle,
     CertificateLifecycle,
     BuildLifecycle,
     RolloutLifecycle,
     SpanLifecycle,
+    PortLifecycle,
     HookLifecycle,
     PushLifecycle,
     CommitStatusLifecycle,
     JobLifecycle,
     JobRunLifecycle,
+    UsageFaults,
+    UsageIntake,
+    UsageHourLifecycle,
     Lives.of(
       DomainLifecycle,
       CertificateLifecycle,
       BuildLifecycle,
       RolloutLifecycle,
       SpanLifecycle,
+      PortLifecycle,
       HookLifecycle,
       PushLifecycle,
       CommitStatusLifecycle,
       JobLifecycle,
       JobRunLifecycle,
+      UsageHourLifecycle,
     ),
     Housekeeping,
     StandingService,
