@@ -250,7 +250,7 @@ describe('logs as event streams', () => {
       expect(await resumed(`${newer.id}:3`, `?build_id=${build.id}`)).toEqual(['live']);
       for (const none of ['', 'x', '7', `${build.id}:9`, `${app.id}:1`])
         expect(await resumed(none, `?build_id=${build.id}`)).toEqual(['live']);
-    });
+    }, 90_000);
 
     it('waits while there is no build, tells each change of the newest one, and ends with done when it has failed', async () => {
       const app = await bench.app();

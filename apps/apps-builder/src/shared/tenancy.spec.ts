@@ -15,6 +15,7 @@ const tenantTables = [
   'certificate',
   'delivery',
   'env_var',
+  'git_authorization',
   'git_connection',
   'git_hook',
   'job',
@@ -55,6 +56,11 @@ describe('row-level security, the second belt', () => {
       `insert into git_connection (id, account_id, provider, login, name, token_sealed, hook_secret_sealed)
        values ($1, $2, 'github', 'ann', 'ann', '', '')`,
       [connection, bench.account],
+    );
+    await bench.sql(
+      `insert into git_authorization (id, account_id, key_id, provider, state_hash, verifier_sealed)
+       values ($1, $2, 'k', 'github', '', '')`,
+      [randomUUID(), bench.account],
     );
     await bench.sql(
       `insert into git_hook (id, account_id, connection_id, repo_full_name, repo_key) values ($1, $2, $3, 'a/b', 'a/b')`,
