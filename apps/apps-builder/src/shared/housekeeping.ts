@@ -51,6 +51,7 @@ export class Housekeeping extends PeriodicHousekeeping {
              where place > ${keptRuns}
          ), gone as (
            delete from job_run r using old where r.id = old.id and r.status not in ('queued', 'running')
+             and not exists (select 1 from app_port t where t.run_id = r.id)
            returning r.region_id, r.change)
          update feed set pruned = greatest(pruned, most) from (select region_id, max(change) as most from gone group by 1) g
          where feed.name = 'wanted:' || g.region_id and most is not null`,
@@ -73,6 +74,7 @@ export class Housekeeping extends PeriodicHousekeeping {
         `select id from app a where deleted_at < now() - interval '${keep.deletedApps}'
            and not exists (select 1 from app_domain d where d.app_id = a.id)
            and not exists (select 1 from lifecycle l where l.kind = 'rollout' and l.id = a.id and l.ended_at is null)
+           and not exists (select 1 from app_port t where t.app_id = a.id)
            and not exists (select 1 from span s join lifecycle l on l.kind = 'span' and l.id = s.id where s.app_id = a.id and l.ended_at is null)
          limit 100`,
       );

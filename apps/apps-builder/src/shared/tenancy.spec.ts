@@ -9,6 +9,7 @@ const tenantTables = [
   'acme_challenge',
   'app',
   'app_domain',
+  'app_port',
   'build',
   'build_log_line',
   'certificate',
@@ -77,6 +78,11 @@ describe('row-level security, the second belt', () => {
     await bench.sql(
       `insert into acme_challenge (token, account_id, certificate_id, host, answer) values ('t', $1, $2, 'a.example.com', 'x')`,
       [bench.account, certificate],
+    );
+    await bench.sql(
+      `insert into app_port (id, account_id, app_id, project_id, region_id, vpc_id, replica_id)
+       select $1, account_id, id, project_id, region_id, $1, $1 from app where id = $2`,
+      [randomUUID(), app.id],
     );
     const job = randomUUID();
     await bench.sql(

@@ -71,7 +71,7 @@ export class Cgroups {
   /** @throws when the hierarchy cannot be written */
   async create(name: string, limits: GroupLimits): Promise<Group> {
     const folders = this.folders(name);
-    for (const folder of folders) await mkdir(folder, { recursive: true });
+    await Promise.all(folders.map((folder) => mkdir(folder, { recursive: true })));
     if (this.version === 1) await this.limitV1(name, limits);
     else await this.limitV2(name, limits);
     const at = (controller: (typeof controllers)[number], file: string) =>
