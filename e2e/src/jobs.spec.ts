@@ -1,15 +1,22 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { packFolder } from '@nebo/archive';
+import { parseRubles, type V1Usage } from '@nebo/contracts';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { forms, type Installation } from '../harness/forms.js';
-import { until } from '../harness/nebo.js';
+import { root, until } from '../harness/nebo.js';
+import { SleepyClient } from '../harness/sleepy.js';
 
+/** Works for so many milliseconds of processor time as the path says. */
 const server = `
-require('node:http').createServer((req, res) => res.end('here')).listen(process.env.PORT, process.env.HOST);
+require('node:http').createServer((req, res) => {
+  const end = process.cpuUsage().user + 1_000 * Number(req.url.slice(1));
+  while (process.cpuUsage().user < end);
+  res.end('here');
+}).listen(process.env.PORT, process.env.HOST);
 `;
 const task = `
 console.log('counting in ' + process.env.MODE);
@@ -25,21 +32,28 @@ describe.each(forms)('jobs, $form', ({ missing, start }) => {
   let api: Api;
   let folder: string;
   let app: string;
+  let host: string;
   /** A job of every minute, made early: its tick comes while the others run. */
   let tick: string;
   const contract = new ContractCheck(readContract('v1'));
 
   beforeAll(async () => {
     if (missing) return;
-    nebo = await start({});
-    api = new Api(nebo.baseUrl, nebo.key, contract);
     folder = await mkdtemp(join(tmpdir(), 'nebo-jobs-'));
+    // A plan that includes no CPU, and hours of twenty seconds: what is used is charged while somebody looks.
+    const prices = await readFile(join(root, 'deploy/config/prices.yaml'), 'utf8');
+    const NEBO_PRICES_FILE = join(folder, 'prices.yaml');
+    await writeFile(NEBO_PRICES_FILE, prices.replace('active_cpu_hours: 4,', 'active_cpu_hours: 0,'));
+    nebo = await start({ NEBO_PRICES_FILE, NEBO_USAGE_BUCKET: '20', NEBO_IDLE_TIMEOUT: '1' });
+    api = new Api(nebo.baseUrl, nebo.key, contract);
     await writeFile(join(folder, 'server.js'), server);
     await writeFile(join(folder, 'task.js'), task);
     await writeFile(join(folder, 'package.json'), JSON.stringify({ scripts: { start: 'node server.js' } }));
+    const name = `jobs-${randomUUID().slice(0, 8)}`;
+    host = `${name}.apps.localhost`;
     app = (
       await api.post(`/projects/${nebo.project}/apps`, {
-        name: `jobs-${randomUUID().slice(0, 8)}`,
+        name,
         source_type: 'upload',
         app_type: 'backend',
       })
@@ -110,6 +124,11 @@ describe.each(forms)('jobs, $form', ({ missing, start }) => {
   });
 
   it('a job of every minute runs by itself', async () => {
+    // Meanwhile the app wakes and works.
+    expect(await new SleepyClient(nebo.edgeUrl, host).send('GET', '/1500')).toMatchObject({
+      status: 200,
+      text: 'here',
+    });
     let runs: { id: string; kind: string; scheduled_for: string }[] = [];
     await until(async () => {
       runs = (await api.get(`/apps/${app}/job-runs?job_id=${tick}`)).body.data;
@@ -118,4 +137,34 @@ describe.each(forms)('jobs, $form', ({ missing, start }) => {
     expect(runs[0]).toMatchObject({ kind: 'scheduled', triggered_by: 'schedule' });
     expect(await ended(runs[0]!.id)).toMatchObject({ status: 'success' });
   }, 120_000);
+
+  it('what its runs and the app on demand used is in usage, and beyond the plan in the ledger', async () => {
+    const { findings } = (await nebo.admin('doctor')) as { findings: { area: string; in_use: string }[] };
+    const real = findings.find(({ area }) => area === 'replicas')!.in_use === 'local';
+    let report!: V1Usage;
+    const rowOf = (kind: string) => report.apps.rows.find((row) => row.app_id === app && row.kind === kind);
+    const worked = (kind: string) => Number(rowOf(kind)?.active_cpu_seconds ?? -1);
+    await until(async () => {
+      report = (await api.get('/usage')).body;
+      return worked('replica') >= (real ? 1.5 : 0) && worked('run') >= (real ? 0.01 : 0);
+    }, 60_000);
+    const { totals } = report.apps;
+    // Plain processes cost nothing, and the report says so.
+    if (!real) return expect([totals.amount, totals.free_hours > 0]).toEqual(['0.00', true]);
+    expect(totals).toMatchObject({
+      ...{ included_cpu_seconds: '0', free_hours: 0 },
+      included_memory_gb_hours: totals.memory_gb_hours,
+    });
+    expect(report.allowance).toMatchObject({ plan: 'free', active_cpu_hours: { included: '0', left: '0' } });
+    const { data } = (await api.get('/account/ledger?limit=200')).body as {
+      data: { description: string; amount: string }[];
+    };
+    const lines = data.filter(({ description }) =>
+      description.endsWith(' s of Active CPU and 0 GB-hours beyond the plan'),
+    );
+    for (const words of [', on demand, ', ', job runs, '])
+      expect(lines.some(({ description }) => description.includes(words))).toBe(true);
+    const paid = lines.reduce((sum, { amount }) => sum - parseRubles(amount), 0n);
+    expect(paid >= parseRubles(totals.amount)).toBe(true);
+  }, 90_000);
 });

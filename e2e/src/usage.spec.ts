@@ -10,8 +10,11 @@ import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { nothingLost } from '../harness/audit.js';
 import { Nebo, root, until } from '../harness/nebo.js';
 
-/** Times kill -9 of everything while the app works: 1 in `npm test`, 50 is the bar (`npm run proof -- usage`). */
-const kills = Number(process.env['NEBO_PROOF'] || 1);
+/**
+ * Times kill -9 of everything while the app works: 50 is the bar (`npm run proof -- usage`). In `npm test` none: there `jobs.spec.ts`
+ * looks at what was charged, and specs of the agent and of apps-builder kill each step.
+ */
+const kills = Number(process.env['NEBO_PROOF'] || 0);
 /** Length of the hours that are counted here, seconds. */
 const bucket = 10;
 
@@ -26,7 +29,7 @@ require('node:http').createServer((request, response) => {
 `;
 
 /** An app on demand that works shows up in what the account used and in what it paid. */
-describe('apps on demand are charged for what they use', () => {
+(kills > 0 ? describe : describe.skip)('apps on demand are charged for what they use', () => {
   let nebo: Nebo;
   let api: Api;
   let folder: string;
@@ -110,7 +113,7 @@ describe('apps on demand are charged for what they use', () => {
     const job = (
       await api.post(`/apps/${app}/jobs`, {
         name: 'once',
-        command: 'node -e "const e=Date.now()+300;while(Date.now()<e);"',
+        command: 'node -e "while (process.cpuUsage().user < 300_000);"',
       })
     ).body.id;
     expect((await api.post(`/apps/${app}/jobs/${job}/run`)).status).toBe(202);
@@ -126,9 +129,10 @@ describe('apps on demand are charged for what they use', () => {
       expect(replica.free_hours).toBeGreaterThan(0);
       return;
     }
-    expect(Number(run.active_cpu_seconds)).toBeGreaterThan(0.2);
-    // All of the CPU is beyond this plan; the memory is within it.
-    await until(async () => Number((await rowOf('replica'))!.active_cpu_seconds) >= 1.5, 60_000);
+    // All of the CPU is beyond this plan; the memory is within it. Either may have met the end of an hour.
+    const worked = async (kind: 'replica' | 'run', seconds: number) =>
+      Number((await rowOf(kind))!.active_cpu_seconds) >= seconds;
+    await until(async () => (await worked('replica', 1.5)) && (await worked('run', 0.3)), 60_000);
     const { totals } = (await usage()).apps;
     expect(parseRubles(totals.amount) > 0n).toBe(true);
     expect(totals).toMatchObject({

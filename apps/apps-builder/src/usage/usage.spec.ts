@@ -276,7 +276,7 @@ describe('usage that regions report', () => {
       }
     }
     messages.sort(() => Math.random() - 0.5);
-    bench.billing.loseUsage = 5;
+    bench.billing.loseUsage = 2;
     await Promise.all(messages.map((items) => tell(...items)));
     const sum = (items: readonly { cpu_us: number | null }[]) =>
       items.reduce((total, { cpu_us }) => total + cpu_us!, 0);
