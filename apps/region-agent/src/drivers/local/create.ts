@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { type AgentLog } from '../../agent-log.js';
 import { type Toolchain } from '../../system/toolchain.js';
 import { type BuildLimits } from '../create.js';
-import { type Egress } from '../types.js';
+import { type Egress, type PortPlugs } from '../types.js';
 import { LocalBuildHost } from './builds.js';
 import { Cgroups, findHierarchy } from './cgroups.js';
+import { type ImageTools, makeImageTools } from './image-tools.js';
 import { Networks } from './networks.js';
 import { ReadyNetworks } from './ready-networks.js';
 import { LocalReplicaHost } from './replicas.js';
@@ -21,6 +22,8 @@ export interface LocalParts {
   egress: Egress | null;
   limits: BuildLimits;
   log: AgentLog;
+  /** Made when the first image is started. */
+  imageTools: () => Promise<ImageTools>;
 }
 
 export interface LocalOptions {
@@ -30,6 +33,8 @@ export interface LocalOptions {
   tools: Toolchain;
   egress: Egress | null;
   limits: BuildLimits;
+  /** Null: networks are simulated here. */
+  plugs: PortPlugs | null;
   /** Networks kept ready for starts. */
   readyNetworks: number;
 }
@@ -38,13 +43,15 @@ export interface LocalOptions {
 export async function createLocalHosts(
   options: LocalOptions,
 ): Promise<{ builds: LocalBuildHost; replicas: LocalReplicaHost }> {
-  const { home, log, tag, tools, egress, limits, readyNetworks } = options;
+  const { home, log, tag, tools, egress, limits, plugs, readyNetworks } = options;
   const slots = new Slots(join(home, 'slots'), tag);
-  const networks = new Networks(tag, slots, egress);
+  const networks = new Networks(tag, slots, egress, plugs);
   const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
   const cgroups = hierarchy ? new Cgroups(hierarchy, tag) : null;
+  let made: Promise<ImageTools> | null = null;
+  const imageTools = () => (made ??= makeImageTools(join(home, 'image-tools')));
   const ready = new ReadyNetworks(readyNetworks, (name) => networks.open(name), log);
-  const parts: LocalParts = { tools, slots, networks, ready, cgroups, egress, limits, log };
+  const parts: LocalParts = { tools, slots, networks, ready, cgroups, egress, limits, log, imageTools };
   let cleaned: Promise<void> | null = null;
   // Once for both: what one of them has just made must not be taken for a leftover by the other.
   const cleanUp = () => {
