@@ -43,6 +43,7 @@ for (const { form, missing, start } of forms) {
     let folder: string;
 
     beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), 'nebo-app-networks-'));
       nebo = await start({
         NEBO_UPLINK: 'isolated',
         NEBO_RATE_LIMIT: '0',
@@ -52,7 +53,6 @@ for (const { form, missing, start } of forms) {
       api = new Api(nebo.baseUrl, nebo.key, new ContractCheck(readContract('v1')));
       project = (await api.get('/projects')).body.data[0].id;
       region = (await nebo.admin('region', 'list')).data[0].id;
-      folder = await mkdtemp(join(tmpdir(), 'nebo-app-networks-'));
       await writeFile(join(folder, 'server.js'), server);
       await writeFile(join(folder, 'package.json'), JSON.stringify({ scripts: { start: 'node server.js' } }));
     }, 120_000);
