@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { type ImageSource } from '@nebo/contracts';
+import { type ImageSource, parseImageReference } from '@nebo/contracts';
 import { createSafeClient, parseAllowList } from '@nebo/safe-net';
 import {
   hostArchitecture,
@@ -77,7 +77,11 @@ describe('pulling images', () => {
   const pull = (reference: string, { limits, allow, signal, ...source }: How = {}) => {
     const list = parseAllowList(allow ?? `${registry.address},${open.address}`);
     return new ImagePull(
-      { reference, digest: null, stored: null, known_layers: [], ...source },
+      {
+        ...{ reference, name: parseImageReference(reference) },
+        ...{ digest: null, stored: null, known_layers: [] },
+        ...source,
+      },
       {
         ...{ blobs, dir, allow: list, architecture: hostArchitecture, pauseMs: 5 },
         client: createSafeClient({ allow: list, ports: registryPorts, httpsOnly: true }),

@@ -7,6 +7,7 @@ import {
   type ImageSource,
   type ReplicaFacts,
   type ReplicaSpec,
+  parseImageReference,
 } from '@nebo/contracts';
 import { eventually, localMissing, stage, type Stage } from './agent-kit.js';
 import { plain, secret } from './sources.js';
@@ -24,7 +25,10 @@ const imageBuild = (
     ...{ account_id: 'account', app_id: 'app', app_type: 'backend', source: null, framework: null },
     ...{ nodejs_version: null, root_directory: null, install_command: null, build_command: null },
     ...{ start_command: null, output_directory: null, env: [], log_stream: `build-${id}` },
-    image: { digest: null, stored: null, known_layers: [], ...image },
+    image: {
+      ...{ name: parseImageReference(image.reference), digest: null, stored: null, known_layers: [] },
+      ...image,
+    },
     ...more,
   },
 });

@@ -1,4 +1,5 @@
 import type { CompiledRouting } from '@nebo/routing';
+import type { ImageReference } from './image-reference.js';
 
 /**
  * The words between a region agent and the control plane (`/agent/v1/<service>/…`). The agent fetches what is wanted,
@@ -39,6 +40,8 @@ export interface GitSource {
 export interface ImageSource {
   /** As the user wrote it. */
   reference: string;
+  /** What that means. */
+  name: ImageReference;
   /** The digest to use, whatever the tag says by now; null: that of the tag, found by this build. */
   digest: string | null;
   /** The image document of an earlier build, with these bytes; the registry is not asked. */

@@ -1,11 +1,12 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type {
-  AgentIdentity,
-  BuildSpec,
-  ImageSource,
-  ReplicaSpec,
-  Wanted,
-  WantedAnswer,
+import {
+  type AgentIdentity,
+  type BuildSpec,
+  type ImageSource,
+  type ReplicaSpec,
+  type Wanted,
+  type WantedAnswer,
+  parseImageReference,
 } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
 import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
@@ -217,5 +218,11 @@ export class WantedService {
 function imageSource(row: BuildRow, reference: string): ImageSource {
   const { source_sha256: sha256, source_bytes: bytes, docker_image_digest: digest, known_layers } = row;
   const stored = sha256 === null ? null : { sha256, bytes: bytes! };
-  return { reference, digest, stored, known_layers: known_layers ?? [] };
+  return {
+    reference,
+    name: parseImageReference(reference),
+    digest,
+    stored,
+    known_layers: known_layers ?? [],
+  };
 }

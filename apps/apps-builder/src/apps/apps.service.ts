@@ -372,7 +372,7 @@ function checkName(name: string): void {
 }
 
 /** @throws ApiError 422 for an image of an app that has none, and for what is no image's name */
-function checkImage(image: string | null | undefined, sourceType: string): void {
+export function checkImage(image: string | null | undefined, sourceType: string): void {
   if (image == null) return;
   if (sourceType !== 'docker_image')
     throw fieldError('docker_image', 'only apps with source_type docker_image have an image');

@@ -19,7 +19,7 @@ import {
   type OnceAnswer,
   pathId,
 } from '@nebo/service-kit';
-import { AppsService } from '../apps/apps.service.js';
+import { AppsService, checkImage } from '../apps/apps.service.js';
 import { says, sayAct } from '../events.js';
 import type { App, Build } from '../generated/prisma/client.js';
 import { Store, type Tx } from '../shared/prisma.js';
@@ -117,6 +117,8 @@ export class BuildsService {
     if (body.commit_sha != null) throw fieldError('commit_sha', 'an image has no commits');
     if (app.docker_image === null)
       throw conflict('no_source', 'this app has no image yet: set docker_image first');
+    // The region relies on names that can be read.
+    checkImage(app.docker_image, app.source_type);
     const image = { reference: app.docker_image, digest: null };
     const build = await beginBuild(sql, app, 'deploy', { image });
     const details = { build_id: build.id, docker_image: image.reference };

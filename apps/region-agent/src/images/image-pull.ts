@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs';
 import { open, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { type BlobRef, type ImageSource, parseImageReference } from '@nebo/contracts';
+import { type BlobRef, type ImageSource } from '@nebo/contracts';
 import { type AllowList, type SafeClient } from '@nebo/safe-net';
 import { type BlobAccess } from '../drivers/types.js';
 import { Places } from '../system/timing.js';
@@ -53,7 +53,7 @@ export class ImagePull {
     private readonly parts: PullParts,
   ) {
     const { client, allow, signal, pauseMs } = parts;
-    this.registry = new Registry(parseImageReference(source.reference), {
+    this.registry = new Registry(source.name, {
       ...{ client, allow, signal },
       ...(pauseMs === undefined ? {} : { pauseMs }),
     });
@@ -65,7 +65,7 @@ export class ImagePull {
    */
   async run(): Promise<PulledImage> {
     const { parts } = this;
-    const { tag, digest } = parseImageReference(this.source.reference);
+    const { tag, digest } = this.source.name;
     const named = await this.registry.manifest(this.source.digest ?? digest ?? tag!);
     parts.say(`${this.source.reference} is ${named.digest}`);
     const { manifest, digest: ofManifest } = await this.choose(named);
