@@ -41,6 +41,12 @@ export class Http2Answer extends Http2ServerResponse {
 // Their setters and getters of the base warn about HTTP/2 or are not there.
 Object.defineProperties(Http2Answer.prototype, {
   statusMessage: { get: () => '', set: () => undefined },
+  // A stream that its client has reset is ended, too, but nobody has read it.
+  writableFinished: {
+    get(this: Http2Answer) {
+      return this.stream.writableFinished && !this.stream.aborted;
+    },
+  },
   destroyed: {
     get(this: Http2Answer) {
       return this.stream.destroyed;

@@ -147,7 +147,7 @@ function join(client: Duplex, upstream: Socket): Promise<void> {
     ] as const) {
       side.on('error', () => undefined);
       side.once('close', () => {
-        other.destroySoon();
+        endSoon(other);
         if (!other.destroyed) setTimeout(() => other.destroy(), LINGER_MS).unref();
         if (--open === 0) resolve();
       });
@@ -159,7 +159,7 @@ function join(client: Duplex, upstream: Socket): Promise<void> {
 
 /** Ends a side after what was still to be sent to it. */
 function endSoon(side: Duplex): void {
-  const socket: Duplex | Socket = side;
-  if ('destroySoon' in socket) socket.destroySoon();
+  const { destroySoon } = side as Partial<Socket>;
+  if (destroySoon) destroySoon.call(side as Socket);
   else side.end();
 }
