@@ -60,7 +60,12 @@ export async function ask2(
 }
 
 /** One frame (RFC 9113 section 4.1). */
-export function frame(type: number, flags: number, stream: number, payload: Buffer = Buffer.alloc(0)): Buffer {
+export function frame(
+  type: number,
+  flags: number,
+  stream: number,
+  payload: Buffer = Buffer.alloc(0),
+): Buffer {
   const start = Buffer.alloc(9);
   start.writeUIntBE(payload.length, 0, 3);
   start[3] = type;
@@ -116,7 +121,7 @@ export class RawH2 {
   frames(): { type: number; flags: number; stream: number; payload: Buffer }[] {
     const bytes = Buffer.concat(this.parts);
     const list = [];
-    for (let at = 0; at + 9 <= bytes.length; ) {
+    for (let at = 0; at + 9 <= bytes.length;) {
       const length = bytes.readUIntBE(at, 3);
       const payload = bytes.subarray(at + 9, at + 9 + length);
       list.push({ type: bytes[at + 3]!, flags: bytes[at + 4]!, stream: bytes.readUInt32BE(at + 5), payload });

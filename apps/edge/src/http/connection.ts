@@ -63,6 +63,14 @@ export class CoalescedConnection extends TlsConnection {
     this.certificate = socket.getX509Certificate();
   }
 
+  /** Whether it is used for one of some hosts. */
+  isFor(serves: (host: string) => boolean): boolean {
+    return (
+      (this.servername !== null && serves(this.servername)) ||
+      [...this.known].some(([host, covered]) => covered && serves(host))
+    );
+  }
+
   override covers(host: string): boolean {
     if (host === this.servername) return true;
     let covered = this.known.get(host);

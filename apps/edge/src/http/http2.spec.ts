@@ -18,7 +18,19 @@ import {
   tcp,
   until,
 } from '../../test/kit.js';
-import { ask2, DATA, END_HEADERS, field, frame, getBlock, h2, head, HEADERS, RawH2, RST_STREAM } from '../../test/h2.js';
+import {
+  ask2,
+  DATA,
+  END_HEADERS,
+  field,
+  frame,
+  getBlock,
+  h2,
+  head,
+  HEADERS,
+  RawH2,
+  RST_STREAM,
+} from '../../test/h2.js';
 
 const cleanup = new Cleanup();
 const own = new Cleanup();
@@ -98,7 +110,14 @@ describe('HTTP/2: messages', () => {
     expect([answer.status, answer.text]).toEqual([418, 'PATCH /a%2Fb?x=%20']);
     expect(answer.headers['set-cookie']).toEqual(['a=1', 'b=2']);
     expect(answer.headers['x-kept']).toBe('yes');
-    for (const name of ['connection', 'keep-alive', 'transfer-encoding', 'proxy-connection', 'x-hop', 'upgrade'])
+    for (const name of [
+      'connection',
+      'keep-alive',
+      'transfer-encoding',
+      'proxy-connection',
+      'x-hop',
+      'upgrade',
+    ])
       expect([name, answer.headers[name]]).toEqual([name, undefined]);
     const [{ headers, body: digest }] = seen as [(typeof seen)[0]];
     expect(digest).toBe(createHash('sha256').update(body).digest('hex'));
@@ -112,7 +131,13 @@ describe('HTTP/2: messages', () => {
     expect([all('te'), all('x-nebo-account')]).toEqual([[], []]);
     expect(headers.some((name, i) => i % 2 === 0 && name.startsWith(':'))).toBe(false);
     await until(() => access.length === 1);
-    expect(access[0]).toMatchObject({ protocol: 'h2', status: 418, secure: true, remote: '127.0.0.1', bytes: 18 });
+    expect(access[0]).toMatchObject({
+      protocol: 'h2',
+      status: 418,
+      secure: true,
+      remote: '127.0.0.1',
+      bytes: 18,
+    });
     expect(await registry.metrics()).toContain(
       'nebo_edge_requests_total{kind="replicas",status="418",protocol="h2"} 1',
     );
@@ -177,7 +202,12 @@ describe('HTTP/2: messages', () => {
     ],
     ['an authority without a name', { ':authority': 'a..b' }, 400, 'bad_host'],
     ['the wrong scheme', { ':scheme': 'http' }, 400, 'bad_request_target'],
-    ['a name the certificate does not have', { ':authority': 'shop.example.org' }, 421, 'misdirected_request'],
+    [
+      'a name the certificate does not have',
+      { ':authority': 'shop.example.org' },
+      421,
+      'misdirected_request',
+    ],
     ['a name below the wildcard', { ':authority': 'a.shop.apps.localhost' }, 421, 'misdirected_request'],
     ['an address', { ':authority': '127.0.0.1' }, 421, 'misdirected_request'],
     ['headers of 17 KB', { 'x-long': 'a'.repeat(17_000) }, 431, 'headers_too_large'],

@@ -27,6 +27,9 @@ export interface Http2Limits {
   http2SessionMemory: number;
 }
 
+/** How long a connection that was told to end may take for it when nothing is under way. */
+const LINGER_MS = 1_000;
+
 type Server = Http2Server<
   typeof IncomingMessage,
   typeof ServerResponse,
@@ -39,6 +42,7 @@ export class Http2Sessions {
   private readonly server: Server;
   private readonly sessions = new Map<ServerHttp2Session, Conversation>();
   private closing = false;
+  private taken: TLSSocket | null = null;
 
   constructor(
     private readonly handler: RequestHandler,
@@ -75,16 +79,17 @@ export class Http2Sessions {
 
   /** Speaks HTTP/2 on a TLS connection that has chosen it. */
   take(socket: TLSSocket): void {
+    // The session is made, and told of, before this returns.
+    this.taken = socket;
     this.server.emit('connection', socket);
   }
 
   /**
-   * Tells connections that were opened for some hosts to end: requests under way are answered, new ones go over a new
+   * Tells connections that are used for some hosts to end: requests under way are answered, new ones go over a new
    * connection, with the certificate of today.
    */
   retire(serves: (host: string) => boolean): void {
-    for (const [session, { connection }] of this.sessions)
-      if (connection.servername !== null && serves(connection.servername)) session.close();
+    for (const [session, { connection }] of this.sessions) if (connection.isFor(serves)) session.close();
   }
 
   /** Ends all connections; requests under way have `graceMs`. */
@@ -95,15 +100,18 @@ export class Http2Sessions {
     );
     for (const session of this.sessions.keys()) session.close();
     const cut = setTimeout(() => {
-      for (const session of this.sessions.keys()) session.destroy();
+      for (const { socket } of this.sessions.values()) socket.destroy();
     }, graceMs);
     await Promise.all(ended);
     clearTimeout(cut);
   }
 
   private opened(session: ServerHttp2Session): void {
-    const connection = new CoalescedConnection(session.socket as TLSSocket);
-    const conversation: Conversation = { connection, active: 0 };
+    // The session's own view of it refuses to be destroyed.
+    const socket = this.taken!;
+    this.taken = null;
+    const connection = new CoalescedConnection(socket);
+    const conversation: Conversation = { socket, connection, active: 0 };
     this.sessions.set(session, conversation);
     this.metrics.http2Sessions(this.sessions.size);
     session.once('close', () => {
@@ -112,7 +120,10 @@ export class Http2Sessions {
     });
     // A connection on which nothing moves: streams that wait for an app keep it.
     session.setTimeout(this.idleMs, () => {
-      if (conversation.active === 0) session.close();
+      if (conversation.active > 0) return;
+      session.close();
+      // A head that has no end, or a client that does not read, would keep it open.
+      setTimeout(() => socket.destroy(), LINGER_MS).unref();
     });
     if (this.closing) session.close();
   }
@@ -161,6 +172,7 @@ export class Http2Sessions {
 }
 
 interface Conversation {
+  socket: TLSSocket;
   connection: CoalescedConnection;
   /** Streams that are open. */
   active: number;
