@@ -72,6 +72,13 @@ const proofs = {
     shown: (n) =>
       `${n} cold starts of apps on demand with bursts of 1 to 50 requests (GET, HEAD, bodies, server-sent events, WebSockets), fewer in the split form: every request served whole, one start a burst; streams keep an app awake; deploys and changes of \`replica_count\` while it sleeps lose nothing`,
   },
+  'edge-changes': {
+    project: 'apps/edge',
+    specs: ['src/routes/changes.spec.ts'],
+    size: 1_000,
+    shown: (n) =>
+      `${n} changes of a route between files and apps while visitors ask without a pause over HTTP/1.1 and HTTP/2: no request dropped, each answered whole by a version that was live meanwhile`,
+  },
   lifecycle: {
     project: 'libs/lifecycle',
     specs: ['src/processes.spec.ts', 'src/races.spec.ts'],
