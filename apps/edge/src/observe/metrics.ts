@@ -29,11 +29,7 @@ export function createMetrics(registry: Registry): EdgeMetrics {
   const gauge = (name: string, help: string): Gauge =>
     (registry.getSingleMetric(name) as Gauge | undefined) ?? new Gauge({ name, help, registers });
 
-  const requests = counter('nebo_edge_requests_total', 'Answers by who made them, status and protocol', [
-    'kind',
-    'status',
-    'protocol',
-  ]);
+  const countAnswer = answerCounter(registry);
   const seconds =
     (registry.getSingleMetric('nebo_edge_request_seconds') as Histogram | undefined) ??
     new Histogram({
@@ -58,7 +54,7 @@ export function createMetrics(registry: Registry): EdgeMetrics {
   const sockets = gauge('nebo_edge_websockets', 'Open WebSocket connections');
   return {
     answered(kind, status, protocol, took) {
-      requests.inc({ kind, status, protocol });
+      countAnswer(kind, status, protocol);
       seconds.observe({ kind }, took);
     },
     upstreamFailed: (reason) => upstream.inc({ reason }),
@@ -72,5 +68,37 @@ export function createMetrics(registry: Registry): EdgeMetrics {
     fetched: (ok) => fetches.inc({ result: ok ? 'ok' : 'failed' }),
     http2Sessions: (open) => sessions.set(open),
     webSockets: (open) => sockets.set(open),
+  };
+}
+
+type CountAnswer = (kind: AnswerKind, status: number, protocol: Protocol) => void;
+
+/**
+ * Answers are counted in numbers and handed over when somebody reads them: this is done for every request, and finding a
+ * counter by its labels costs a microsecond.
+ */
+function answerCounter(registry: Registry): CountAnswer {
+  const name = 'nebo_edge_requests_total';
+  const known = registry.getSingleMetric(name) as Counter | undefined;
+  // Of another edge on the same registry, which hands over its own.
+  if (known) return (kind, status, protocol) => known.inc({ kind, status, protocol });
+  const counts = new Map<AnswerKind, Record<Protocol, Map<number, number>>>();
+  new Counter({
+    name,
+    help: 'Answers by who made them, status and protocol',
+    labelNames: ['kind', 'status', 'protocol'],
+    registers: [registry],
+    collect() {
+      for (const [kind, of] of counts)
+        for (const protocol of ['h1', 'h2'] as const) {
+          for (const [status, count] of of[protocol]) this.inc({ kind, status, protocol }, count);
+          of[protocol].clear();
+        }
+    },
+  });
+  return (kind, status, protocol) => {
+    let of = counts.get(kind);
+    if (!of) counts.set(kind, (of = { h1: new Map(), h2: new Map() }));
+    of[protocol].set(status, (of[protocol].get(status) ?? 0) + 1);
   };
 }

@@ -13,8 +13,8 @@ export interface AttemptParts {
   body: Body | null;
   /** The replica has begun to answer. */
   onAnswer: () => void;
-  /** Called once: null when the exchange ended or the client left, otherwise the error. */
-  onEnd: (error: unknown) => void;
+  /** Called once: null when the exchange ended or the client left, otherwise the error; and whether it came to its end. */
+  onEnd: (error: unknown, isWhole: boolean) => void;
 }
 
 /**
@@ -90,7 +90,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
       res.end(held.toString('latin1'), 'latin1');
     else res.end(held);
     // Over for the client only when the last byte is out; until then a leaving client still counts as one.
-    this.end(null);
+    this.end(null, true);
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -144,13 +144,13 @@ export class Attempt implements Dispatcher.DispatchHandler {
     if (!this.controller) this.end(null);
   };
 
-  private end(error: unknown): void {
+  private end(error: unknown, isWhole = false): void {
     if (this.isOver) return;
     this.isOver = true;
     const { res } = this.parts;
     res.off('close', this.onClose);
     if (this.waitsForDrain) res.off('drain', this.onDrain);
-    this.parts.onEnd(error);
+    this.parts.onEnd(error, isWhole);
   }
 }
 

@@ -1,5 +1,5 @@
 import { type IncomingMessage, type ServerResponse } from 'node:http';
-import { Agent, type Dispatcher, Pool } from 'undici';
+import { type Client, type Dispatcher, Pool } from 'undici';
 import { sendError } from '../http/errors.js';
 import { cut } from '../http/cut.js';
 import { requestHeaders } from '../http/headers.js';
@@ -8,6 +8,7 @@ import { type LiveRoute, type Replica } from '../routes/snapshot.js';
 import { Attempt } from './attempt.js';
 import { Balancer, originOf } from './balancer.js';
 import { type Body, detached } from './body.js';
+import { Connections } from './connections.js';
 import { classify } from './failure.js';
 
 /** May be sent twice without harm (RFC 9110 section 9.2.2). */
@@ -50,16 +51,14 @@ export interface ProxyOptions {
 /** Forwards requests to replicas: bodies are streamed both ways with back-pressure, nothing is buffered or re-encoded. */
 export class Proxy {
   readonly balancer = new Balancer();
-  private readonly agent: Agent;
-  private readonly agentOptions: Pool.Options;
+  private readonly connections: Connections;
+  private readonly connectionOptions: Client.Options;
 
   constructor(
     private readonly options: ProxyOptions,
     private readonly metrics: EdgeMetrics,
   ) {
-    this.agentOptions = {
-      // Plain connections to replicas, as many as there are requests: an open stream must never make another one wait.
-      connections: null,
+    this.connectionOptions = {
       pipelining: 1,
       allowH2: false,
       connect: { timeout: options.connectTimeoutMs },
@@ -67,18 +66,18 @@ export class Proxy {
       bodyTimeout: 0,
       keepAliveTimeout: 4_000,
       maxHeaderSize: 64 * 1024,
-    } satisfies Agent.Options;
-    this.agent = new Agent(this.agentOptions);
+    };
+    this.connections = new Connections(this.connectionOptions);
   }
 
   /** Closes all connections to replicas, running requests included. */
   async stop(): Promise<void> {
-    await this.agent.destroy();
+    await this.connections.stop();
   }
 
   /** Connections to one replica alone. */
   connect(replica: Replica): Dispatcher {
-    return new Pool(originOf(replica), this.agentOptions);
+    return new Pool(originOf(replica), { ...this.connectionOptions, connections: null });
   }
 
   /**
@@ -103,7 +102,7 @@ export class Proxy {
         woken,
         headers: requestHeaders(req, request),
         tried: [],
-        dispatcher: woken?.dispatcher ?? this.agent,
+        dispatcher: woken?.dispatcher,
         chosen: woken?.replica,
         resolve,
         reject,
@@ -117,15 +116,21 @@ export class Proxy {
     one.tried.push(replica);
     one.trace.replicaId = replica.id;
     const body = request.hasBody ? detached(req) : null;
+    const origin = originOf(replica);
+    const own = one.dispatcher ? null : this.connections.take(origin);
     new Attempt({
       req,
       res,
       requestId: request.requestId,
       body,
       onAnswer: () => this.balancer.answered(replica),
-      onEnd: (error) => (error === null ? one.resolve() : this.failed(one, replica, body, error)),
-    }).start(one.dispatcher, {
-      origin: originOf(replica),
+      onEnd: (error, isWhole) => {
+        if (own) this.connections.give(origin, own, isWhole);
+        if (error === null) one.resolve();
+        else this.failed(one, replica, body, error);
+      },
+    }).start((one.dispatcher ?? own)!, {
+      origin,
       path: request.url,
       method: req.method as Dispatcher.HttpMethod,
       headers: one.headers,
@@ -181,7 +186,8 @@ interface Forwarding {
   woken: Woken | undefined;
   headers: string[];
   tried: Replica[];
-  dispatcher: Dispatcher;
+  /** Connections of a hold; absent: the edge's own. */
+  dispatcher: Dispatcher | undefined;
   chosen: Replica | undefined;
   resolve: () => void;
   reject: (error: unknown) => void;
