@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { parseWakeAddress } from '@nebo/contracts/wake';
 import { serviceNames } from '@nebo/service-kit';
 import { parse } from 'yaml';
 import {
@@ -35,6 +36,68 @@ withHelm('the chart in detail', () => {
     );
     const text = JSON.stringify(manifests.filter(({ kind }) => kind !== 'Secret'));
     for (const secret of ['s3cret', everything.regionAgent.token]) expect(text).not.toContain(secret);
+  });
+
+  it.each(['simulated', 'local'])(
+    'agent (%s) and edge of a region are a pair: one address on the pod’s loopback, one secret',
+    async (driver) => {
+      const regionAgent = { ...everything.regionAgent, driver };
+      const manifests = await render({ ...everything, regionAgent });
+      const { pod } = workloadsOf(manifests).find(({ component }) => component === 'region-agent')!;
+      const wakeOf = (name: string) =>
+        pod.containers
+          .find((container) => container.name === name)!
+          .env.filter((variable) => variable.name.startsWith('NEBO_WAKE'));
+      expect(wakeOf('edge')).toEqual([
+        { name: 'NEBO_WAKE', value: 'http://127.0.0.1:8077' },
+        {
+          name: 'NEBO_WAKE_TOKEN',
+          valueFrom: { secretKeyRef: { name: 'nebo-region', key: 'region-token' } },
+        },
+      ]);
+      expect(wakeOf('region-agent')).toEqual(wakeOf('edge'));
+      // What both read of it, and a secret that is long enough for a port.
+      expect(parseWakeAddress(wakeOf('edge')[0]!.value!)).toEqual({ host: '127.0.0.1', port: 8077 });
+      expect(everything.regionAgent.token.length).toBeGreaterThanOrEqual(32);
+      // Nobody else of the cluster gets there: no port of the pod, no Service and no policy has it.
+      const others = manifests.filter(({ kind }) => kind === 'Service' || kind === 'NetworkPolicy');
+      expect(JSON.stringify([others, pod.containers.map(({ ports }) => ports)])).not.toContain('8077');
+    },
+  );
+
+  it('an edge apart, or without an agent, has nobody to wake', async () => {
+    const apart = { ...everything, edge: { besideAgent: false } };
+    for (const manifests of [await render(required), await render(apart)])
+      for (const { env } of containersOf(manifests))
+        expect(env.map(({ name }) => name)).not.toContain('NEBO_WAKE');
+  });
+
+  it('the edge on ports of its node, certificates of an authority, and where it is reached', async () => {
+    const manifests = await render({
+      ...required,
+      edge: { hostPorts: { enabled: true, https: 4443 }, addresses: ['203.0.113.7', '2001:db8::7'] },
+      certificates: { acmeDirectory: 'https://acme.example.org/directory', acmeEmail: 'it@example.org' },
+    });
+    const container = (name: string) => containersOf(manifests).find((one) => one.name === name)!;
+    expect(container('edge').ports).toEqual([
+      { name: 'http', containerPort: 8080, hostPort: 80 },
+      { name: 'https', containerPort: 8443, hostPort: 4443 },
+    ]);
+    const { env } = container('apps-builder');
+    for (const [name, value] of [
+      ['NEBO_ACME_DIRECTORY', 'https://acme.example.org/directory'],
+      ['NEBO_ACME_EMAIL', 'it@example.org'],
+      ['NEBO_EDGE_ADDRESSES', '203.0.113.7,2001:db8::7'],
+    ])
+      expect(env).toContainEqual({ name, value });
+    const plain = containersOf(await render(required));
+    expect(plain.find(({ name }) => name === 'edge')!.ports).toEqual([
+      { name: 'http', containerPort: 8080 },
+      { name: 'https', containerPort: 8443 },
+    ]);
+    expect(plain.find(({ name }) => name === 'apps-builder')!.env.map(({ name }) => name)).not.toContain(
+      'NEBO_ACME_DIRECTORY',
+    );
   });
 
   it('migrates before anything else, with secrets that exist by then', async () => {

@@ -102,6 +102,27 @@ const wrong: [string, object, string][] = [
     { ...required, inferenceRouter: { config: { upstreams: {} } } },
     '/inferenceRouter/config',
   ],
+  [
+    'ports of a node that the edge has already',
+    {
+      ...everything,
+      edge: { hostPorts: { enabled: true } },
+      regionAgent: { ...everything.regionAgent, driver: 'local', hostNetwork: true },
+    },
+    'edge.hostPorts.enabled',
+  ],
+  ['an edge at a name', { ...required, edge: { addresses: ['edge.example.org'] } }, '/edge/addresses'],
+  [
+    'an authority without encryption',
+    { ...required, certificates: { acmeDirectory: 'http://acme.example.org/directory' } },
+    '/certificates/acmeDirectory',
+  ],
+  [
+    'a letter box without an authority',
+    { ...required, certificates: { acmeEmail: 'it@example.org' } },
+    'certificates.acmeDirectory',
+  ],
+  ['a way to wake apps by hand', { ...required, settings: { NEBO_WAKE: 'http://agent:1' } }, 'NEBO_WAKE'],
   ['an old Kubernetes', required, 'kubeVersion'],
 ];
 

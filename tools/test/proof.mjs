@@ -93,6 +93,13 @@ const proofs = {
     shown: (n) =>
       `${n} times kill -9 of the whole installation while an app on demand works: what it worked in peace is measured and charged, never more than the time that passed, the ledger is what usage says, the audit finds nothing`,
   },
+  'edge-changes': {
+    project: 'apps/edge',
+    specs: ['src/routes/changes.spec.ts'],
+    size: 1_000,
+    shown: (n) =>
+      `${n} changes of a route between files and apps while visitors ask without a pause over HTTP/1.1 and HTTP/2: no request dropped, each answered whole by a version that was live meanwhile`,
+  },
   lifecycle: {
     project: 'libs/lifecycle',
     specs: ['src/processes.spec.ts', 'src/races.spec.ts'],

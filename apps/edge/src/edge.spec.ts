@@ -37,8 +37,8 @@ describe('observation and stop', () => {
     expect(access[1]).toMatchObject({ host: 'nobody.org', status: 404, kind: 'edge', app_id: null });
     expect(JSON.stringify(access)).not.toContain('secret');
     const text = await registry.metrics();
-    expect(text).toContain('nebo_edge_requests_total{kind="replicas",status="200"} 1');
-    expect(text).toContain('nebo_edge_requests_total{kind="edge",status="404"} 1');
+    expect(text).toContain('nebo_edge_requests_total{kind="replicas",status="200",protocol="h1"} 1');
+    expect(text).toContain('nebo_edge_requests_total{kind="edge",status="404",protocol="h1"} 1');
     expect(text).toContain('nebo_edge_routes 1');
     expect(text).toMatch(/nebo_edge_request_seconds_count\{kind="replicas"\} 1/);
   });

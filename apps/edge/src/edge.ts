@@ -6,7 +6,9 @@ import { Registry } from 'prom-client';
 import { ArtifactStore, type Extract } from './artifacts/artifact-store.js';
 import { AcmeChallenges } from './http/acme-challenges.js';
 import { RequestHandler } from './http/handler.js';
-import { close, createListener, listen } from './http/listener.js';
+import { wildcardOf } from './http/host.js';
+import { type Http2Limits } from './http/http2.js';
+import { createListener, createSecureListener } from './http/listener.js';
 import { type AccessHook } from './observe/access.js';
 import { type EdgeLogger, silentLogger } from './observe/logger.js';
 import { createMetrics } from './observe/metrics.js';
@@ -24,7 +26,7 @@ import { PlatformCertificates } from './tls/platform-certificates.js';
 import { Waker, type WakeTimes } from './wake/waker.js';
 
 /** Times, sizes and counts; milliseconds and bytes. */
-export interface EdgeTuning extends SyncTimes, WakeTimes {
+export interface EdgeTuning extends SyncTimes, WakeTimes, Http2Limits {
   connectTimeoutMs: number;
   answerTimeoutMs: number;
   headersTimeoutMs: number;
@@ -61,6 +63,10 @@ export const edgeDefaults: Readonly<EdgeTuning> = {
   wakeQueueTotal: 2_000,
   wakeTimeoutMs: 150_000,
   wakePatienceMs: 10_000,
+  http2Streams: 128,
+  http2ResetBurst: 200,
+  http2ResetRate: 50,
+  http2SessionMemory: 32,
 };
 
 export interface EdgeOptions {
@@ -157,7 +163,10 @@ export function createEdge(options: EdgeOptions): Edge {
     join(folder, 'certificates'),
     options.source,
     (host) => sync.snapshot?.find(host)?.route,
-    (host) => contexts.forget(host),
+    (host) => {
+      contexts.forget(host);
+      secure.retire((name) => name === host || wildcardOf(name) === host);
+    },
     logger,
   );
   const contexts = new SecureContexts(
@@ -193,11 +202,12 @@ export function createEdge(options: EdgeOptions): Edge {
   });
   const { headersTimeoutMs, keepAliveMs } = tuning;
   const plain = createListener({ handler, metrics, headersTimeoutMs, keepAliveMs });
-  const secure = createListener({
+  const secure = createSecureListener({
     handler,
     metrics,
     headersTimeoutMs,
     keepAliveMs,
+    http2: tuning,
     secureContext: (servername) => contexts.forServerName(servername),
   });
 
@@ -207,7 +217,7 @@ export function createEdge(options: EdgeOptions): Edge {
       () => handler.openWebSockets.forEach((socket) => socket.destroy()),
       tuning.stopGraceMs,
     );
-    await Promise.all([close(plain, tuning.stopGraceMs), close(secure, tuning.stopGraceMs), sync.stop()]);
+    await Promise.all([plain.close(tuning.stopGraceMs), secure.close(tuning.stopGraceMs), sync.stop()]);
     clearTimeout(cut);
     handler.openWebSockets.forEach((socket) => socket.destroy());
     await Promise.all([waker.stop(), proxy.stop(), store.stop(), certificates.stop()]);
@@ -227,8 +237,8 @@ export function createEdge(options: EdgeOptions): Edge {
           await certificates.sweep(
             new Set(stored.flatMap(({ certificate }) => certificate?.fingerprint ?? [])),
           );
-        const port = await listen(plain, options.port ?? 8080, options.host);
-        const tlsPort = await listen(secure, options.tlsPort ?? 8443, options.host);
+        const port = await plain.listen(options.port ?? 8080, options.host);
+        const tlsPort = await secure.listen(options.tlsPort ?? 8443, options.host);
         ports = { port, tlsPort };
       } catch (error) {
         await (stopping ??= stop());

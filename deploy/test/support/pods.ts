@@ -12,7 +12,7 @@ export interface Container {
   args: string[];
   env: EnvEntry[];
   envFrom?: { secretRef: { name: string } }[];
-  ports?: { name: string; containerPort: number }[];
+  ports?: { name: string; containerPort: number; hostPort?: number }[];
   securityContext: Record<string, unknown>;
   resources: { requests?: Record<string, string>; limits?: Record<string, string> };
   volumeMounts: { name: string; mountPath: string; readOnly?: boolean }[];

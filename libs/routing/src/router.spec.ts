@@ -192,6 +192,7 @@ describe('cors of nebo.json', () => {
   it('echoes an exact origin, and nothing to others; caches are told', () => {
     expect(answer('/api/x', 'https://a.example')).toEqual({
       kind: 'go',
+      cors: true,
       headers: [
         ['Vary', 'Origin'],
         ['Access-Control-Allow-Origin', 'https://a.example'],
@@ -199,8 +200,12 @@ describe('cors of nebo.json', () => {
       ],
     });
     for (const other of ['https://a.example.evil', 'http://a.example', 'null', undefined])
-      expect(answer('/api/x', other)).toEqual({ kind: 'go', headers: [['Vary', 'Origin']] });
-    expect(answer('/else', 'https://a.example')).toEqual({ kind: 'go', headers: [] });
+      expect(answer('/api/x', other)).toEqual({
+        kind: 'go',
+        cors: true,
+        headers: [['Vary', 'Origin']],
+      });
+    expect(answer('/else', 'https://a.example')).toEqual({ kind: 'go', headers: [], cors: false });
   });
 
   it('answers preflights, also those that it refuses', () => {
@@ -220,12 +225,13 @@ describe('cors of nebo.json', () => {
       headers: [['Vary', 'Origin']],
     });
     // Nobody wrote a rule for it: the app answers itself.
-    expect(answer('/else', 'https://a.example', true)).toEqual({ kind: 'go', headers: [] });
+    expect(answer('/else', 'https://a.example', true)).toEqual({ kind: 'go', headers: [], cors: false });
   });
 
   it('says * only without credentials', () => {
     expect(answer('/open', 'https://x.example')).toEqual({
       kind: 'go',
+      cors: true,
       headers: [
         ['Access-Control-Allow-Origin', '*'],
         ['Access-Control-Expose-Headers', 'X-N'],

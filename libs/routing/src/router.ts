@@ -17,8 +17,8 @@ export type Before =
   | { kind: 'redirect'; status: number; location: string; headers: HeaderPair[] }
   /** The answer to a preflight request: 204 with these headers. */
   | { kind: 'preflight'; headers: HeaderPair[] }
-  /** Go on; these headers belong to whatever is answered. */
-  | { kind: 'go'; headers: HeaderPair[] };
+  /** Go on; these headers belong to whatever is answered. `cors`: a rule says who may read it, and nobody else does. */
+  | { kind: 'go'; headers: HeaderPair[]; cors: boolean };
 
 export type HeaderPair = [name: string, value: string];
 
@@ -48,7 +48,8 @@ export class Router {
   /** Preflight, then redirects (the first that matches), then the headers of all rules that match. */
   before(request: RoutedRequest): Before {
     const conditions = new Conditions(request, this.matchers);
-    const cors = corsAnswer(first(this.cors.met(request, conditions))?.rule ?? null, request);
+    const rule = first(this.cors.met(request, conditions))?.rule ?? null;
+    const cors = corsAnswer(rule, request);
     if (cors.isPreflight) return { kind: 'preflight', headers: cors.headers };
     const met = first(this.redirects.met(request, conditions));
     if (met) {
@@ -73,7 +74,7 @@ export class Router {
         known && pair[0] === 'Vary' ? ['Vary', `${known[1]}, ${pair[1]}`] : pair,
       );
     }
-    return { kind: 'go', headers: [...set.values()] };
+    return { kind: 'go', headers: [...set.values()], cors: rule !== null };
   }
 
   /** The first rewrite that matches; null: none does. For a request that no file answers. */

@@ -8,6 +8,9 @@ const place = /^\/\.well-known\/acme-challenge\/([\w-]{16,200})$/;
 const MAX_ASKING = 16;
 const ASK_MS = 2_000;
 
+/** Whether a request may be one of an authority: cheap, since every request is asked. */
+export const mayBeChallenge = (url: string): boolean => url.startsWith('/.well-known/acme-challenge/');
+
 /** Answers certificate authorities while a certificate is being ordered for a name. */
 export class AcmeChallenges {
   private asking = 0;

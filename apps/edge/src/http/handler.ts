@@ -1,25 +1,27 @@
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type ServerResponse } from 'node:http';
 import { type Duplex } from 'node:stream';
-import { type TLSSocket } from 'node:tls';
 import { type AccessEntry, type AccessHook } from '../observe/access.js';
 import { type EdgeLogger } from '../observe/logger.js';
 import { type AnswerKind, type EdgeMetrics } from '../observe/metrics.js';
 import { type Proxy, type ProxyOptions, type ProxyRequest, type ProxyTrace } from '../proxy/proxy.js';
-import { forwardWebSocket, responseOn, wantsWebSocket, type WebSocketOutcome } from '../proxy/websocket.js';
+import { forwardWebSocket, wantsWebSocket, type WebSocketOutcome } from '../proxy/websocket.js';
+import { type WebSocketClient } from '../proxy/websocket-client.js';
 import { type LiveRoute, type Snapshot } from '../routes/snapshot.js';
 import { type FileCache } from '../static/file-cache.js';
 import { AppliedRules } from '../rules/rules.js';
 import { type Elsewhere } from '../rules/elsewhere.js';
 import { isThere } from '../static/resolve.js';
 import { serveStatic } from '../static/serve.js';
-import { type AcmeChallenges } from './acme-challenges.js';
+import { type AcmeChallenges, mayBeChallenge } from './acme-challenges.js';
 import { admit, type Admitted } from './admission.js';
-import { isSleepy, forwardToSleepy, upgradeToSleepy } from '../wake/on-demand.js';
+import { type Connection } from './connection.js';
+import { forwardToSleepy, isSleepy, type SleepyRoute, upgradeToSleepy } from '../wake/on-demand.js';
 import { wakeError } from '../wake/answers.js';
 import { WakeFailed, type Waker } from '../wake/waker.js';
 import { sendError } from './errors.js';
 import { clientAddress, givenRequestId } from './headers.js';
+import { Http2Answer } from './http2-answer.js';
 
 /** Seconds after which a visitor of an app that is not running may try again. */
 const RETRY_AFTER = 5;
@@ -43,7 +45,6 @@ export interface HandlerParts {
 
 interface Exchange {
   began: number;
-  at: Date;
   requestId: string;
   secure: boolean;
   kind: AnswerKind;
@@ -51,6 +52,7 @@ interface Exchange {
   path: string;
   live: LiveRoute | null;
   trace: ProxyTrace;
+  remote: string;
   bytesBefore: number;
 }
 
@@ -65,43 +67,55 @@ export class RequestHandler {
     return this.webSockets;
   }
 
-  /** For the server's `request` event. */
-  async handle(req: IncomingMessage, res: ServerResponse, secure: boolean): Promise<void> {
-    const exchange = begin(req, secure);
-    res.once('close', () =>
-      this.finish(req, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange),
-    );
+  /**
+   * For the server's `request` event. Never throws.
+   * @param settled told when the answer is over, one way or the other
+   */
+  handle(
+    req: IncomingMessage,
+    res: ServerResponse,
+    connection: Connection,
+    settled?: (req: IncomingMessage, res: ServerResponse) => void,
+  ): void {
+    const exchange = begin(req, connection.secure);
+    res.on('close', () => {
+      settled?.(req, res);
+      this.finish(req, res, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange);
+    });
     if (this.parts.draining()) res.shouldKeepAlive = false;
+    this.begin(req, res, connection, exchange);
+  }
+
+  private begin(req: IncomingMessage, res: ServerResponse, connection: Connection, exchange: Exchange): void {
     try {
-      const admitted = this.admit(req, res, exchange);
-      if (admitted) await this.answer(req, res, admitted, exchange);
+      const admitted = this.admit(req, res, connection, exchange);
+      // What is done at once makes no promise: this is what every request goes through.
+      if (admitted)
+        this.answer(req, res, admitted, exchange)?.catch((error: unknown) =>
+          this.failed(req, res, error, exchange),
+        );
     } catch (error) {
       this.failed(req, res, error, exchange);
     }
   }
 
-  /** For the server's `upgrade` event; only WebSockets come here. */
-  async upgrade(req: IncomingMessage, socket: Duplex, head: Buffer, secure: boolean): Promise<void> {
-    socket.on('error', () => undefined);
+  /** For WebSockets, whose answer is not a message. */
+  async upgrade(req: IncomingMessage, client: WebSocketClient, connection: Connection): Promise<void> {
+    client.stream.on('error', () => undefined);
+    const { secure } = connection;
     const exchange = begin(req, secure);
     const plainly = (): ServerResponse => {
-      const res = responseOn(req, socket);
+      const res = client.plainly();
       res.once('close', () =>
-        this.finish(req, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange),
+        this.finish(req, res, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange),
       );
       return res;
     };
     // Admission answers refusals itself, so it needs a response; a successful upgrade never does.
-    const verdict = admit(req, connectionOf(req, secure));
+    const verdict = admit(req, connection);
     const live = verdict.ok ? this.parts.snapshot()?.find(verdict.host) : undefined;
     if (!verdict.ok || live?.kind !== 'replicas') {
-      const res = plainly();
-      try {
-        const admitted = this.admit(req, res, exchange);
-        if (admitted) await this.answer(req, res, admitted, exchange);
-      } catch (error) {
-        this.failed(req, res, error, exchange);
-      }
+      this.begin(req, plainly(), connection, exchange);
       return;
     }
     note(exchange, verdict, live);
@@ -109,28 +123,28 @@ export class RequestHandler {
     const rewritten = live.router ? new AppliedRules(live.router, req, verdict).rewrite() : null;
     const url = rewritten?.origin === null ? rewritten.url : verdict.url;
     const { requestId } = exchange;
-    await this.openWebSocket(req, socket, head, { ...verdict, url, secure, requestId }, exchange, plainly);
+    await this.openWebSocket(req, client, { ...verdict, url, secure, requestId }, exchange, plainly);
   }
 
   private async openWebSocket(
     req: IncomingMessage,
-    socket: Duplex,
-    head: Buffer,
+    client: WebSocketClient,
     request: ProxyRequest & { host: string },
     exchange: Exchange,
     plainly: () => ServerResponse,
   ): Promise<void> {
     const { metrics } = this.parts;
     const { requestId } = exchange;
-    const outcome = await this.forwardWebSocket(req, socket, head, request, exchange);
+    const { stream } = client;
+    const outcome = await this.forwardWebSocket(req, client, request, exchange);
     switch (outcome.kind) {
       case 'open':
-        this.webSockets.add(socket);
+        this.webSockets.add(stream);
         metrics.webSockets(this.webSockets.size);
         await outcome.closed;
-        this.webSockets.delete(socket);
+        this.webSockets.delete(stream);
         metrics.webSockets(this.webSockets.size);
-        this.finish(req, 101, false, exchange);
+        this.finish(req, null, 101, false, exchange);
         return;
       case 'failed': {
         metrics.upstreamFailed(outcome.failure.reason);
@@ -143,9 +157,10 @@ export class RequestHandler {
         return;
       default:
         // Nobody reads it any more, so nobody would see its end.
-        if (outcome.kind === 'left') socket.destroy();
+        if (outcome.kind === 'left') stream.destroy();
         this.finish(
           req,
+          null,
           outcome.kind === 'answered' ? outcome.status : 499,
           outcome.kind === 'left',
           exchange,
@@ -156,8 +171,7 @@ export class RequestHandler {
   /** Goes where the route leads now; while it waits for a sleeping app that may change. */
   private async forwardWebSocket(
     req: IncomingMessage,
-    socket: Duplex,
-    head: Buffer,
+    client: WebSocketClient,
     request: ProxyRequest & { host: string },
     exchange: Exchange,
   ): Promise<WebSocketOutcome | { kind: 'asleep'; why: WakeFailed }> {
@@ -169,10 +183,10 @@ export class RequestHandler {
       exchange.live = live;
       const { trace } = exchange;
       if (!isSleepy(live))
-        return forwardWebSocket(req, socket, head, live, request, proxy.balancer, proxyOptions, trace);
+        return forwardWebSocket(req, client, live, request, proxy.balancer, proxyOptions, trace);
       const parts = { waker, proxy, options: proxyOptions };
       const still = () => this.leadsTo(host, live.wake.id);
-      const held = await upgradeToSleepy(parts, req, socket, head, live, request, trace, still);
+      const held = await upgradeToSleepy(parts, req, client, live, request, trace, still);
       if (held.kind === 'done') return held.value;
       if (held.kind === 'left') return held;
       if (still()) return { kind: 'asleep', why: held.why };
@@ -184,8 +198,13 @@ export class RequestHandler {
     return live?.kind === 'replicas' && live.wake?.id === replicaId;
   }
 
-  private admit(req: IncomingMessage, res: ServerResponse, exchange: Exchange): Admitted | null {
-    const verdict = admit(req, connectionOf(req, exchange.secure));
+  private admit(
+    req: IncomingMessage,
+    res: ServerResponse,
+    connection: Connection,
+    exchange: Exchange,
+  ): Admitted | null {
+    const verdict = admit(req, connection);
     if (verdict.ok) return verdict;
     const { status, code, message } = verdict;
     // What was malformed once may hide a second request in what follows.
@@ -193,12 +212,12 @@ export class RequestHandler {
     return null;
   }
 
-  private async answer(
+  private answer(
     req: IncomingMessage,
     res: ServerResponse,
     admitted: Admitted,
     exchange: Exchange,
-  ): Promise<void> {
+  ): Promise<void> | undefined {
     const { requestId } = exchange;
     const close = admitted.hasBody;
     const snapshot = this.parts.snapshot();
@@ -207,42 +226,57 @@ export class RequestHandler {
     if (!snapshot) {
       const message = 'This edge is starting.';
       sendError(req, res, { status: 503, code: 'edge_starting', message, requestId, retryAfter: 1, close });
-      return;
+      return undefined;
     }
-    if (await this.parts.challenges.answer(req, res, admitted.host, admitted.url)) return;
+    if (!mayBeChallenge(admitted.url)) return this.answerApp(req, res, admitted, live, exchange);
+    return this.parts.challenges
+      .answer(req, res, admitted.host, admitted.url)
+      .then((done) => (done ? undefined : this.answerApp(req, res, admitted, live, exchange)));
+  }
+
+  private answerApp(
+    req: IncomingMessage,
+    res: ServerResponse,
+    admitted: Admitted,
+    live: LiveRoute | undefined,
+    exchange: Exchange,
+  ): Promise<void> | undefined {
+    const { requestId } = exchange;
     if (!live) {
       const message = 'Nothing is served under this name.';
-      sendError(req, res, { status: 404, code: 'unknown_host', message, requestId, close });
-      return;
+      sendError(req, res, {
+        status: 404,
+        code: 'unknown_host',
+        message,
+        requestId,
+        close: admitted.hasBody,
+      });
+      return undefined;
     }
     const rules = live.kind !== 'none' && live.router ? new AppliedRules(live.router, req, admitted) : null;
-    if (rules?.begin(res, requestId)) return;
+    if (rules?.begin(res, requestId)) return undefined;
     const isFile = live.kind === 'static' && isThere(live.site, admitted.url.split('?', 1)[0]!);
     const rewritten = isFile ? null : (rules?.rewrite() ?? null);
     const request = { ...admitted, url: rewritten?.url ?? admitted.url, secure: exchange.secure, requestId };
     if (rewritten && rewritten.origin !== null) {
       const { origin } = rewritten;
-      await this.parts.outside.answer(req, res, { ...request, origin });
-      return;
+      return this.parts.outside.answer(req, res, { ...request, origin });
     }
-    await this.serve(req, res, live, request, exchange);
+    return this.serve(req, res, live, request, exchange);
   }
 
   /** From files, from replicas, or by saying why not. */
-  private async serve(
+  private serve(
     req: IncomingMessage,
     res: ServerResponse,
     live: LiveRoute,
     request: ProxyRequest & Admitted,
     exchange: Exchange,
-  ): Promise<void> {
+  ): Promise<void> | undefined {
     const { requestId } = exchange;
-    const close = request.hasBody;
-    const { proxy, waker } = this.parts;
     switch (live.kind) {
       case 'static':
-        await serveStatic(req, res, live.site, this.parts.cache, request);
-        return;
+        return serveStatic(req, res, live.site, this.parts.cache, request);
       case 'none':
         sendError(req, res, {
           status: 503,
@@ -250,22 +284,33 @@ export class RequestHandler {
           message: live.reason,
           requestId,
           retryAfter: RETRY_AFTER,
-          close,
+          close: request.hasBody,
         });
-        return;
-      case 'replicas': {
-        if (!isSleepy(live)) return proxy.forward(req, res, live, request, exchange.trace);
-        const { host } = request;
-        const still = () => this.leadsTo(host, live.wake.id);
-        const held = await forwardToSleepy({ waker, proxy }, req, res, live, request, exchange.trace, still);
-        if (held.kind !== 'failed') return;
-        const next = still() ? undefined : this.parts.snapshot()?.find(host);
-        if (!next) return sendError(req, res, wakeError(held.why, requestId, close));
-        // While it waited, another version took over.
-        note(exchange, request, next);
-        return this.serve(req, res, next, request, exchange);
-      }
+        return undefined;
+      case 'replicas':
+        return isSleepy(live)
+          ? this.serveSleepy(req, res, live, request, exchange)
+          : this.parts.proxy.forward(req, res, live, request, exchange.trace);
     }
+  }
+
+  private async serveSleepy(
+    req: IncomingMessage,
+    res: ServerResponse,
+    live: SleepyRoute,
+    request: ProxyRequest & Admitted,
+    exchange: Exchange,
+  ): Promise<void> {
+    const { proxy, waker } = this.parts;
+    const { host } = request;
+    const still = () => this.leadsTo(host, live.wake.id);
+    const held = await forwardToSleepy({ waker, proxy }, req, res, live, request, exchange.trace, still);
+    if (held.kind !== 'failed') return;
+    const next = still() ? undefined : this.parts.snapshot()?.find(host);
+    if (!next) return sendError(req, res, wakeError(held.why, exchange.requestId, request.hasBody));
+    // While it waited, another version took over.
+    note(exchange, request, next);
+    await this.serve(req, res, next, request, exchange);
   }
 
   private failed(req: IncomingMessage, res: ServerResponse, error: unknown, exchange: Exchange): void {
@@ -286,24 +331,32 @@ export class RequestHandler {
     });
   }
 
-  private finish(req: IncomingMessage, status: number, aborted: boolean, exchange: Exchange): void {
+  private finish(
+    req: IncomingMessage,
+    res: ServerResponse | null,
+    status: number,
+    aborted: boolean,
+    exchange: Exchange,
+  ): void {
     const took = performance.now() - exchange.began;
-    this.parts.metrics.answered(exchange.kind, status, took / 1000);
+    const isH2 = req.httpVersionMajor > 1;
+    this.parts.metrics.answered(exchange.kind, status, isH2 ? 'h2' : 'h1', took / 1000);
     const { onAccess } = this.parts;
     if (!onAccess) return;
     const route = exchange.live?.route;
     const entry: AccessEntry = {
-      at: exchange.at.toISOString(),
+      at: new Date(Date.now() - took).toISOString(),
       request_id: exchange.requestId,
       method: req.method ?? '',
       host: exchange.host,
       path: exchange.path,
       secure: exchange.secure,
-      remote: clientAddress(req),
+      remote: exchange.remote,
       user_agent: req.headers['user-agent'] ?? null,
       kind: exchange.kind,
       status,
-      bytes: Math.max(0, (req.socket.bytesWritten ?? 0) - exchange.bytesBefore),
+      protocol: isH2 ? 'h2' : 'h1',
+      bytes: isH2 ? bytesOf(res) : Math.max(0, (req.socket.bytesWritten ?? 0) - exchange.bytesBefore),
       duration_ms: Math.round(took * 1000) / 1000,
       aborted,
       account_id: route?.account_id ?? null,
@@ -326,7 +379,6 @@ export { wantsWebSocket };
 function begin(req: IncomingMessage, secure: boolean): Exchange {
   return {
     began: performance.now(),
-    at: new Date(),
     requestId: givenRequestId(req) ?? randomUUID(),
     secure,
     kind: 'edge',
@@ -334,7 +386,8 @@ function begin(req: IncomingMessage, secure: boolean): Exchange {
     path: '',
     live: null,
     trace: { replicaId: null, retries: 0 },
-    bytesBefore: req.socket.bytesWritten ?? 0,
+    remote: clientAddress(req),
+    bytesBefore: req.httpVersionMajor > 1 ? 0 : (req.socket.bytesWritten ?? 0),
   };
 }
 
@@ -345,13 +398,12 @@ function note(exchange: Exchange, admitted: Admitted, live: LiveRoute | null): v
   exchange.kind = live?.kind ?? 'edge';
 }
 
-function connectionOf(req: IncomingMessage, secure: boolean): { secure: boolean; servername: string | null } {
-  if (!secure) return { secure, servername: null };
-  const name = (req.socket as TLSSocket & { servername?: string | false }).servername;
-  return { secure, servername: typeof name === 'string' ? name.toLowerCase().replace(/\.$/, '') : null };
-}
-
 function isPeerGone(error: unknown): boolean {
   const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
   return ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE', 'ERR_STREAM_DESTROYED'].includes(code);
+}
+
+function bytesOf(res: ServerResponse | null): number {
+  const h2: unknown = res;
+  return h2 instanceof Http2Answer ? h2.bytes : 0;
 }

@@ -2,11 +2,14 @@ import http, { type IncomingMessage, type Server, type ServerResponse } from 'no
 import https from 'node:https';
 import { type AddressInfo } from 'node:net';
 import { type Duplex } from 'node:stream';
-import { type SecureContext } from 'node:tls';
+import { type SecureContext, type TLSSocket } from 'node:tls';
 import { type EdgeMetrics } from '../observe/metrics.js';
 import { MAX_HEADER_BYTES } from './admission.js';
+import { type Connection, PlainConnection, TlsConnection } from './connection.js';
 import { rawError } from './errors.js';
 import { type RequestHandler, wantsWebSocket } from './handler.js';
+import { Http1WebSocket } from '../proxy/websocket-client.js';
+import { Http2Sessions, type Http2Limits } from './http2.js';
 
 export interface ListenerOptions {
   handler: RequestHandler;
@@ -15,89 +18,165 @@ export interface ListenerOptions {
   headersTimeoutMs: number;
   /** Milliseconds that an idle connection is kept. */
   keepAliveMs: number;
-  /** Finds the secure context for a server name; absent on the plain listener. */
-  secureContext?: (servername: string) => Promise<SecureContext | null>;
 }
 
-/** A plain or TLS listener of HTTP/1.1 with strict parsing and answers to what cannot be parsed. */
-export function createListener(options: ListenerOptions): Server {
-  const { handler, metrics, secureContext } = options;
-  const secure = secureContext !== undefined;
-  const httpOptions = {
-    insecureHTTPParser: false,
-    maxHeaderSize: MAX_HEADER_BYTES,
-    // Refused by admission, where the answer has a body.
-    requireHostHeader: false,
-    headersTimeout: options.headersTimeoutMs,
-    // Uploads and streams may last as long as they move.
-    requestTimeout: 0,
-    keepAliveTimeout: options.keepAliveMs,
-    connectionsCheckingInterval: Math.max(100, Math.min(2_000, options.headersTimeoutMs / 2)),
-    noDelay: true,
-    shouldUpgradeCallback: wantsWebSocket,
+export interface SecureOptions extends ListenerOptions {
+  /** Finds the secure context for a server name. */
+  secureContext: (servername: string) => Promise<SecureContext | null>;
+  http2: Http2Limits;
+}
+
+/** A listener of one port, with strict parsing and answers to what cannot be parsed. */
+export interface Listener {
+  /**
+   * Starts listening.
+   * @param port 0 for any free one
+   * @param host undefined for all addresses
+   * @returns the port
+   * @throws with code EADDRINUSE and others of `listen`
+   */
+  listen(port: number, host: string | undefined): Promise<number>;
+  /**
+   * Stops accepting, lets running answers end and then cuts what is left.
+   * @param graceMs time for running answers
+   */
+  close(graceMs: number): Promise<void>;
+}
+
+/** HTTP/1.1 without TLS. */
+export function createListener(options: ListenerOptions): Listener {
+  const server = http.createServer(httpOptions(options));
+  serveHttp1(server, options, () => new PlainConnection());
+  return {
+    listen: (port, host) => listen(server, port, host),
+    close: (graceMs) => close(server, graceMs),
   };
-  const server: Server = secureContext
-    ? https.createServer({
-        ...httpOptions,
-        minVersion: 'TLSv1.2',
-        ALPNProtocols: ['http/1.1'],
-        handshakeTimeout: 10_000,
-        // No default certificate: without a name that is served here, the handshake fails and shows nothing.
-        SNICallback: (servername, done) => {
-          secureContext(servername).then(
-            (context) => done(null, context ?? undefined),
-            (error: Error) => done(error),
-          );
-        },
-      })
-    : http.createServer(httpOptions);
-  // 0 = no silent truncation of headers: more than the limit is refused instead.
-  server.maxHeadersCount = 0;
-  server.timeout = 0;
+}
 
-  const running = new WeakMap<Duplex, Set<ServerResponse>>();
-  const ended = new WeakSet<Duplex>();
-  const answersOf = (socket: Duplex): ServerResponse[] => [...(running.get(socket) ?? [])];
-  // Node parses all requests that have arrived, also those behind one whose answer says `Connection: close`. They must not
-  // be carried out: after a refusal they may be what was smuggled.
-  const isEnded = (socket: Duplex): boolean => ended.has(socket) || answersOf(socket).some(saysClose);
-
-  server.on('request', (req: IncomingMessage, res: ServerResponse) => {
-    const { socket } = req;
-    if (isEnded(socket)) return;
-    const answers = running.get(socket) ?? new Set();
-    running.set(socket, answers.add(res));
-    res.once('close', () => {
-      answers.delete(res);
-      if (saysClose(res)) ended.add(socket);
-    });
-    // Whatever goes wrong with one answer must not end the process, and with it all others.
-    handler.handle(req, res, secure).catch(() => socket.destroy());
+/** HTTP/1.1 and HTTP/2 over TLS: the client chooses in the handshake (ALPN). */
+export function createSecureListener(
+  options: SecureOptions,
+): Listener & { retire: (serves: (host: string) => boolean) => void } {
+  const { secureContext, metrics } = options;
+  const sessions = new Http2Sessions(options.handler, options.metrics, options.http2, options.keepAliveMs);
+  const server = https.createServer({
+    ...httpOptions(options),
+    minVersion: 'TLSv1.2',
+    ALPNProtocols: ['h2', 'http/1.1'],
+    handshakeTimeout: 10_000,
+    // No default certificate: without a name that is served here, the handshake fails and shows nothing.
+    SNICallback: (servername, done) => {
+      secureContext(servername).then(
+        (context) => done(null, context ?? undefined),
+        (error: Error) => done(error),
+      );
+    },
   });
-  // `Expect: 100-continue` is answered by Node; anything else is refused by the RFC, here with a body.
-  server.on('checkExpectation', (req: IncomingMessage, res: ServerResponse) => {
-    ended.add(req.socket);
-    req.socket.write(rawError(417, 'expectation_failed', 'This expectation cannot be met.'));
-    res.destroy();
-    req.socket.end();
-  });
-  server.on('upgrade', (req, socket, head) => {
-    // An upgrade behind an answer under way would write into the midst of it.
-    if (isEnded(socket) || answersOf(socket).length > 0) socket.destroy();
-    else handler.upgrade(req, socket, head, secure).catch(() => socket.destroy());
-  });
-  server.on('connect', (_req, socket: Duplex) => {
-    socket.on('error', () => undefined);
-    socket.end(rawError(405, 'method_not_allowed', 'This is not a proxy.'));
+  serveHttp1(server, options, (socket) => new TlsConnection(socket as TLSSocket));
+  // One handshake for both, and each protocol on the server that is made for it.
+  const [http1] = server.listeners('secureConnection') as [(socket: TLSSocket) => void];
+  server.removeListener('secureConnection', http1);
+  server.on('secureConnection', (socket: TLSSocket) => {
+    if (socket.alpnProtocol === 'h2') sessions.take(socket);
+    else http1.call(server, socket);
   });
   server.on('tlsClientError', (_error, socket) => {
     metrics.handshakeFailed();
     socket.destroy();
   });
+  return {
+    listen: (port, host) => listen(server, port, host),
+    close: async (graceMs) => {
+      // Closed first: a server is not closed as long as it has connections.
+      const ended = sessions.close(graceMs);
+      await Promise.all([close(server, graceMs), ended]);
+    },
+    retire: (serves) => sessions.retire(serves),
+  };
+}
+
+function httpOptions({ headersTimeoutMs, keepAliveMs }: ListenerOptions): http.ServerOptions {
+  return {
+    insecureHTTPParser: false,
+    maxHeaderSize: MAX_HEADER_BYTES,
+    // Refused by admission, where the answer has a body.
+    requireHostHeader: false,
+    headersTimeout: headersTimeoutMs,
+    // Uploads and streams may last as long as they move.
+    requestTimeout: 0,
+    keepAliveTimeout: keepAliveMs,
+    connectionsCheckingInterval: Math.max(100, Math.min(2_000, headersTimeoutMs / 2)),
+    noDelay: true,
+    shouldUpgradeCallback: wantsWebSocket,
+  };
+}
+
+/** What is under way on one connection of HTTP/1.1. */
+interface Conversation {
+  connection: Connection;
+  answers: ServerResponse[];
+  /** An answer has said that nothing follows it. */
+  isEnded: boolean;
+}
+
+function serveHttp1(
+  server: Server,
+  options: ListenerOptions,
+  connectionOf: (socket: Duplex) => Connection,
+): void {
+  const { handler, metrics } = options;
+  // 0 = no silent truncation of headers: more than the limit is refused instead.
+  server.maxHeadersCount = 0;
+  server.timeout = 0;
+
+  const conversations = new WeakMap<Duplex, Conversation>();
+  const conversationOf = (socket: Duplex): Conversation => {
+    let one = conversations.get(socket);
+    if (!one) {
+      one = { connection: connectionOf(socket), answers: [], isEnded: false };
+      conversations.set(socket, one);
+    }
+    return one;
+  };
+  // Node parses all requests that have arrived, also those behind one whose answer says `Connection: close`. They must not
+  // be carried out: after a refusal they may be what was smuggled.
+  const isEnded = ({ isEnded: ended, answers }: Conversation): boolean => ended || answers.some(saysClose);
+  const settled = (req: IncomingMessage, res: ServerResponse): void => {
+    const one = conversationOf(req.socket);
+    one.answers.splice(one.answers.indexOf(res), 1);
+    if (saysClose(res)) one.isEnded = true;
+  };
+
+  server.on('request', (req: IncomingMessage, res: ServerResponse) => {
+    const one = conversationOf(req.socket);
+    if (isEnded(one)) return;
+    one.answers.push(res);
+    handler.handle(req, res, one.connection, settled);
+  });
+  // `Expect: 100-continue` is answered by Node; anything else is refused by the RFC, here with a body.
+  server.on('checkExpectation', (req: IncomingMessage, res: ServerResponse) => {
+    conversationOf(req.socket).isEnded = true;
+    req.socket.write(rawError(417, 'expectation_failed', 'This expectation cannot be met.'));
+    res.destroy();
+    req.socket.end();
+  });
+  server.on('upgrade', (req, socket, head) => {
+    const one = conversationOf(socket);
+    // An upgrade behind an answer under way would write into the midst of it.
+    if (isEnded(one) || one.answers.length > 0) socket.destroy();
+    else
+      handler
+        .upgrade(req, new Http1WebSocket(req, socket, head), one.connection)
+        .catch(() => socket.destroy());
+  });
+  server.on('connect', (_req, socket: Duplex) => {
+    socket.on('error', () => undefined);
+    socket.end(rawError(405, 'method_not_allowed', 'This is not a proxy.'));
+  });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     const [status, code, message] = parserError(error.code);
     metrics.parserRefused(status);
-    const answers = answersOf(socket);
+    const { answers } = conversationOf(socket);
     // With an answer under way, bytes of another would be read as a part of it. Only the very request that turned out to be
     // malformed in its body, and has no answer yet, gets this one.
     const only = answers.length === 1 && !answers[0]!.headersSent && !answers[0]!.req.complete;
@@ -112,7 +191,6 @@ export function createListener(options: ListenerOptions): Server {
     }
     socket.end(rawError(status, code, message), () => socket.destroy());
   });
-  return server;
 }
 
 function saysClose(res: ServerResponse): boolean {
@@ -132,14 +210,7 @@ function parserError(code: string | undefined): [status: number, code: string, m
   }
 }
 
-/**
- * Starts listening.
- * @param port 0 for any free one
- * @param host undefined for all addresses
- * @returns the port
- * @throws with code EADDRINUSE and others of `listen`
- */
-export function listen(server: Server, port: number, host: string | undefined): Promise<number> {
+function listen(server: Server, port: number, host: string | undefined): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen({ port, host }, () => {
@@ -149,11 +220,7 @@ export function listen(server: Server, port: number, host: string | undefined): 
   });
 }
 
-/**
- * Stops accepting, lets running answers end and then cuts what is left.
- * @param graceMs time for running answers
- */
-export async function close(server: Server, graceMs: number): Promise<void> {
+async function close(server: Server, graceMs: number): Promise<void> {
   if (!server.listening) return;
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   const idle = setInterval(() => server.closeIdleConnections(), 50);

@@ -1,4 +1,4 @@
-import { type AnswerKind } from './metrics.js';
+import { type AnswerKind, type Protocol } from './metrics.js';
 
 /** One answered request, for the access log. Queries are left out: they may hold secrets. */
 export interface AccessEntry {
@@ -15,7 +15,9 @@ export interface AccessEntry {
   kind: AnswerKind;
   /** 499 when the client left before the head of the answer. */
   status: number;
-  /** Of the connection, head included. */
+  /** HTTP/1 or HTTP/2. */
+  protocol: Protocol;
+  /** Sent: with HTTP/1 head included, with HTTP/2 of the body. */
   bytes: number;
   duration_ms: number;
   /** The answer did not reach its end. */

@@ -3,8 +3,11 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 /** Who made the answer: files, replicas, a route without target, or the edge itself. */
 export type AnswerKind = 'static' | 'replicas' | 'none' | 'edge';
 
+export type Protocol = 'h1' | 'h2';
+
 export interface EdgeMetrics {
-  answered(kind: AnswerKind, status: number, seconds: number): void;
+  answered(kind: AnswerKind, status: number, protocol: Protocol, seconds: number): void;
+  http2Sessions(open: number): void;
   upstreamFailed(reason: string): void;
   retried(): void;
   handshakeFailed(): void;
@@ -26,10 +29,7 @@ export function createMetrics(registry: Registry): EdgeMetrics {
   const gauge = (name: string, help: string): Gauge =>
     (registry.getSingleMetric(name) as Gauge | undefined) ?? new Gauge({ name, help, registers });
 
-  const requests = counter('nebo_edge_requests_total', 'Answers by who made them and status', [
-    'kind',
-    'status',
-  ]);
+  const countAnswer = answerCounter(registry);
   const seconds =
     (registry.getSingleMetric('nebo_edge_request_seconds') as Histogram | undefined) ??
     new Histogram({
@@ -50,10 +50,11 @@ export function createMetrics(registry: Registry): EdgeMetrics {
   const hosts = gauge('nebo_edge_routes', 'Host names served');
   const waiting = gauge('nebo_edge_routes_pending', 'Host names that wait for their artifact');
   const fetches = counter('nebo_edge_route_fetches_total', 'Fetches of routes', ['result']);
+  const sessions = gauge('nebo_edge_http2_sessions', 'Open connections of HTTP/2');
   const sockets = gauge('nebo_edge_websockets', 'Open WebSocket connections');
   return {
-    answered(kind, status, took) {
-      requests.inc({ kind, status });
+    answered(kind, status, protocol, took) {
+      countAnswer(kind, status, protocol);
       seconds.observe({ kind }, took);
     },
     upstreamFailed: (reason) => upstream.inc({ reason }),
@@ -65,6 +66,39 @@ export function createMetrics(registry: Registry): EdgeMetrics {
       waiting.set(pending);
     },
     fetched: (ok) => fetches.inc({ result: ok ? 'ok' : 'failed' }),
+    http2Sessions: (open) => sessions.set(open),
     webSockets: (open) => sockets.set(open),
+  };
+}
+
+type CountAnswer = (kind: AnswerKind, status: number, protocol: Protocol) => void;
+
+/**
+ * Answers are counted in numbers and handed over when somebody reads them: this is done for every request, and finding a
+ * counter by its labels costs a microsecond.
+ */
+function answerCounter(registry: Registry): CountAnswer {
+  const name = 'nebo_edge_requests_total';
+  const known = registry.getSingleMetric(name) as Counter | undefined;
+  // Of another edge on the same registry, which hands over its own.
+  if (known) return (kind, status, protocol) => known.inc({ kind, status, protocol });
+  const counts = new Map<AnswerKind, Record<Protocol, Map<number, number>>>();
+  new Counter({
+    name,
+    help: 'Answers by who made them, status and protocol',
+    labelNames: ['kind', 'status', 'protocol'],
+    registers: [registry],
+    collect() {
+      for (const [kind, of] of counts)
+        for (const protocol of ['h1', 'h2'] as const) {
+          for (const [status, count] of of[protocol]) this.inc({ kind, status, protocol }, count);
+          of[protocol].clear();
+        }
+    },
+  });
+  return (kind, status, protocol) => {
+    let of = counts.get(kind);
+    if (!of) counts.set(kind, (of = { h1: new Map(), h2: new Map() }));
+    of[protocol].set(status, (of[protocol].get(status) ?? 0) + 1);
   };
 }

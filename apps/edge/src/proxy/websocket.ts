@@ -1,11 +1,12 @@
-import { type ClientRequest, type IncomingMessage, request as httpRequest, ServerResponse } from 'node:http';
-import { type Socket } from 'node:net';
+import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http';
+import { Socket } from 'node:net';
 import { type Duplex, pipeline } from 'node:stream';
 import { requestHeaders, responseHeaders } from '../http/headers.js';
 import { type LiveRoute, type Replica } from '../routes/snapshot.js';
 import { classify, type UpstreamFailure } from './failure.js';
 import { type Balancer } from './balancer.js';
 import { type ProxyRequest, type ProxyTrace } from './proxy.js';
+import { type WebSocketClient } from './websocket-client.js';
 
 /** Whether a request asks for a WebSocket (RFC 6455 section 4.1). Other upgrades are answered as plain requests. */
 export function wantsWebSocket(req: IncomingMessage): boolean {
@@ -14,19 +15,6 @@ export function wantsWebSocket(req: IncomingMessage): boolean {
     req.httpVersion === '1.1' &&
     req.headers.upgrade?.trim().toLowerCase() === 'websocket'
   );
-}
-
-/** An answer object over a socket that the server has already given away. */
-export function responseOn(req: IncomingMessage, socket: Duplex): ServerResponse {
-  const res = new ServerResponse(req);
-  res.shouldKeepAlive = false;
-  res.assignSocket(socket as Socket);
-  res.once('finish', () => {
-    res.detachSocket(socket as Socket);
-    socket.end();
-  });
-  socket.once('close', () => res.destroy());
-  return res;
 }
 
 export interface WebSocketOptions {
@@ -49,8 +37,7 @@ export type WebSocketOutcome =
  */
 export async function forwardWebSocket(
   req: IncomingMessage,
-  client: Duplex,
-  head: Buffer,
+  client: WebSocketClient,
   route: Extract<LiveRoute, { kind: 'replicas' }>,
   request: ProxyRequest,
   balancer: Balancer,
@@ -64,7 +51,7 @@ export async function forwardWebSocket(
     const replica = woken ?? balancer.choose(route, tried)!;
     tried.push(replica);
     trace.replicaId = replica.id;
-    const outcome = await attempt(req, client, head, replica, request, options);
+    const outcome = await attempt(req, client, replica, request, options);
     if (outcome.kind !== 'failed') return outcome;
     if (!outcome.failure.notSent) return outcome;
     balancer.refused(replica);
@@ -76,14 +63,21 @@ export async function forwardWebSocket(
 
 function attempt(
   req: IncomingMessage,
-  client: Duplex,
-  head: Buffer,
+  client: WebSocketClient,
   replica: Replica,
   request: ProxyRequest,
   options: WebSocketOptions,
 ): Promise<WebSocketOutcome> {
   return new Promise((resolve) => {
-    const headers = [...requestHeaders(req, request), 'Connection', 'Upgrade', 'Upgrade', 'websocket'];
+    const { stream } = client;
+    const headers = [
+      ...requestHeaders(req, request),
+      ...client.more,
+      'Connection',
+      'Upgrade',
+      'Upgrade',
+      'websocket',
+    ];
     let upstream: ClientRequest | null = null;
     const onClientClose = (): void => {
       upstream?.destroy();
@@ -92,11 +86,11 @@ function attempt(
     const timers: NodeJS.Timeout[] = [];
     const finish = (outcome: WebSocketOutcome): void => {
       timers.forEach(clearTimeout);
-      client.off('close', onClientClose);
+      stream.off('close', onClientClose);
       resolve(outcome);
     };
-    if (client.destroyed) return finish({ kind: 'left' });
-    client.once('close', onClientClose);
+    if (stream.destroyed) return finish({ kind: 'left' });
+    stream.once('close', onClientClose);
 
     upstream = httpRequest({
       host: replica.host,
@@ -116,7 +110,7 @@ function attempt(
     upstream.once('socket', (socket) => socket.once('connect', () => clearTimeout(connecting)));
     upstream.once('error', (error) => finish({ kind: 'failed', failure: classify(error) }));
     upstream.once('response', (answer) => {
-      const res = responseOn(req, client);
+      const res = client.plainly();
       res.writeHead(
         answer.statusCode ?? 502,
         answer.statusMessage,
@@ -126,13 +120,13 @@ function attempt(
       finish({ kind: 'answered', status: answer.statusCode ?? 502 });
     });
     upstream.once('upgrade', (answer, socket: Socket, first: Buffer) => {
-      const lines = ['HTTP/1.1 101 Switching Protocols', 'Connection: Upgrade', 'Upgrade: websocket'];
-      const passed = responseHeaders(answer.rawHeaders);
-      for (let i = 0; i < passed.length; i += 2) lines.push(`${passed[i]}: ${passed[i + 1]}`);
-      client.write(Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'));
-      if (first.length > 0) client.write(first);
-      if (head.length > 0) socket.write(head);
-      finish({ kind: 'open', status: 101, closed: join(client, socket) });
+      if (!client.open(responseHeaders(answer.rawHeaders))) {
+        socket.on('error', () => undefined).destroy();
+        return finish({ kind: 'failed', failure: classify(null) });
+      }
+      if (first.length > 0) stream.write(first);
+      if (client.head.length > 0) socket.write(client.head);
+      finish({ kind: 'open', status: 101, closed: join(stream, socket) });
     });
     upstream.end();
   });
@@ -143,24 +137,29 @@ const LINGER_MS = 5_000;
 
 /** Moves bytes both ways; when one side is gone, so is the other, after what was still to be sent to it. */
 function join(client: Duplex, upstream: Socket): Promise<void> {
-  const down = client as Socket;
-  down.setNoDelay(true);
-  down.setTimeout(0);
+  if (client instanceof Socket) client.setNoDelay(true).setTimeout(0);
   upstream.setNoDelay(true);
   return new Promise((resolve) => {
     let open = 2;
     for (const [side, other] of [
-      [down, upstream],
-      [upstream, down],
+      [client, upstream],
+      [upstream, client],
     ] as const) {
       side.on('error', () => undefined);
       side.once('close', () => {
-        other.destroySoon();
+        endSoon(other);
         if (!other.destroyed) setTimeout(() => other.destroy(), LINGER_MS).unref();
         if (--open === 0) resolve();
       });
     }
-    down.pipe(upstream);
-    upstream.pipe(down);
+    client.pipe(upstream);
+    upstream.pipe(client);
   });
+}
+
+/** Ends a side after what was still to be sent to it. */
+function endSoon(side: Duplex): void {
+  const { destroySoon } = side as Partial<Socket>;
+  if (destroySoon) destroySoon.call(side as Socket);
+  else side.end();
 }

@@ -4,9 +4,10 @@ import { type HeaderPair } from '@nebo/routing';
 /**
  * Puts headers over whatever answers: files, replicas and the edge's own pages write their heads in their own ways, and
  * the rules of an app win over all of them. `Vary` is added to, since leaving out what an answer varies by poisons caches.
+ * @param isCorsRuled a rule says which origins may read the answer: what the app itself says about that is left out
  */
-export function overlay(res: ServerResponse, pairs: readonly HeaderPair[]): void {
-  if (pairs.length === 0) return;
+export function overlay(res: ServerResponse, pairs: readonly HeaderPair[], isCorsRuled = false): void {
+  if (pairs.length === 0 && !isCorsRuled) return;
   const names = new Set(pairs.map(([name]) => name.toLowerCase()));
   const writeHead = res.writeHead.bind(res) as (
     status: number,
@@ -29,6 +30,7 @@ export function overlay(res: ServerResponse, pairs: readonly HeaderPair[]): void
     const varies: string[] = [];
     for (let index = 0; index < given.length; index += 2) {
       const name = String(given[index]).toLowerCase();
+      if (isCorsRuled && name.startsWith('access-control-')) continue;
       if (!names.has(name)) out.push(given[index]!, given[index + 1]!);
       else if (name === 'vary') varies.push(String(given[index + 1]));
     }

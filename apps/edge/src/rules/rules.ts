@@ -27,7 +27,7 @@ export class AppliedRules {
    */
   begin(res: ServerResponse, requestId: string): boolean {
     const said = this.router.before(this.request);
-    overlay(res, said.headers);
+    overlay(res, said.headers, said.kind === 'go' && said.cors);
     if (said.kind === 'go') return false;
     const location = said.kind === 'redirect' ? { Location: said.location } : {};
     const status = said.kind === 'redirect' ? said.status : 204;

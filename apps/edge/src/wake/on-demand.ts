@@ -1,7 +1,7 @@
 import { type IncomingMessage, type ServerResponse } from 'node:http';
-import { type Duplex } from 'node:stream';
 import { type Proxy, type ProxyOptions, type ProxyRequest, type ProxyTrace } from '../proxy/proxy.js';
 import { forwardWebSocket, type WebSocketOutcome } from '../proxy/websocket.js';
+import { type WebSocketClient, withHead } from '../proxy/websocket-client.js';
 import { type LiveRoute, type Replica } from '../routes/snapshot.js';
 import { departureOf, departureOfSocket } from './departure.js';
 import { type Lease, WakeFailed, type Waker } from './waker.js';
@@ -59,20 +59,19 @@ export async function forwardToSleepy(
 export async function upgradeToSleepy(
   parts: { waker: Waker; proxy: Proxy; options: ProxyOptions },
   req: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
+  client: WebSocketClient,
   live: SleepyRoute,
   request: ProxyRequest,
   trace: ProxyTrace,
   still: () => boolean,
 ): Promise<Held<WebSocketOutcome>> {
   const { waker, proxy, options } = parts;
-  const departure = departureOfSocket(socket);
+  const departure = departureOfSocket(client.stream);
   let lease: Lease | null = null;
   const done = (): void => lease?.done();
   try {
     lease = await waker.acquire(live.wake.id, departure.signal, still);
-    const first = Buffer.concat([head, departure.stop()]);
+    const early = withHead(client, departure.stop());
     const again = async (): Promise<Replica> => {
       lease!.lost();
       lease!.done();
@@ -80,19 +79,9 @@ export async function upgradeToSleepy(
       return lease.replica;
     };
     const route = only(live, lease.replica);
-    const value = await forwardWebSocket(
-      req,
-      socket,
-      first,
-      route,
-      request,
-      proxy.balancer,
-      options,
-      trace,
-      again,
-    );
+    const value = await forwardWebSocket(req, early, route, request, proxy.balancer, options, trace, again);
     if (value.kind === 'open') void value.closed.then(done);
-    else if (value.kind === 'answered') socket.once('close', done);
+    else if (value.kind === 'answered') client.stream.once('close', done);
     else done();
     return { kind: 'done', value };
   } catch (error) {

@@ -124,6 +124,17 @@ is: not by an upgrade, nor by an install after an uninstall or after an install 
     {{- fail "processes.edge.replicas above 1 needs edge.besideAgent=false: a region has one agent, and the edge beside it is one" -}}
   {{- end -}}
 {{- end -}}
+{{- if $v.edge.hostPorts.enabled -}}
+  {{- if and (eq (include "nebo.edgePod" .) "region-agent") (eq $v.regionAgent.driver "local") $v.regionAgent.hostNetwork -}}
+    {{- fail "edge.hostPorts.enabled needs a pod with a network of its own: with regionAgent.hostNetwork the edge has the ports 8080 and 8443 of the node" -}}
+  {{- end -}}
+  {{- if and (eq (include "nebo.edgePod" .) "edge") (gt (int $v.processes.edge.replicas) 1) (not $v.topologySpread.enabled) -}}
+    {{- fail "edge.hostPorts.enabled with several edges needs topologySpread.enabled: two of them do not fit on one node" -}}
+  {{- end -}}
+{{- end -}}
+{{- if and $v.certificates.acmeEmail (not $v.certificates.acmeDirectory) -}}
+  {{- fail "certificates.acmeEmail needs certificates.acmeDirectory: without a directory the edge's own authority makes all certificates" -}}
+{{- end -}}
 {{- if and $v.ingress.enabled (not (or $v.ingress.api.host $v.ingress.ai.host)) -}}
   {{- fail "ingress.api.host or ingress.ai.host is required with ingress.enabled" -}}
 {{- end -}}

@@ -76,6 +76,26 @@ seccompProfile:
   value: http://{{ include "nebo.name" (list $root $service) }}:{{ int $port }}
 {{- end }}
 {{- end }}
+{{- /* A region's agent and the edge beside it are a pair: over the pod's own loopback the edge wakes apps on demand. */}}
+{{- if and (has $name (list "region-agent" "edge")) (eq (include "nebo.edgePod" $root) "region-agent") }}
+- name: NEBO_WAKE
+  value: http://127.0.0.1:{{ int $values.regionAgent.wakePort }}
+{{ include "nebo.fromSecret" (list "NEBO_WAKE_TOKEN" (include "nebo.secret.region" $root) "region-token") }}
+{{- end }}
+{{- if eq $name "apps-builder" }}
+{{- with $values.certificates.acmeDirectory }}
+- name: NEBO_ACME_DIRECTORY
+  value: {{ . | quote }}
+{{- end }}
+{{- with $values.certificates.acmeEmail }}
+- name: NEBO_ACME_EMAIL
+  value: {{ . | quote }}
+{{- end }}
+{{- with $values.edge.addresses }}
+- name: NEBO_EDGE_ADDRESSES
+  value: {{ join "," . | quote }}
+{{- end }}
+{{- end }}
 {{- if eq $name "dns" }}
 - name: NEBO_DNS_PORT
   value: "5354"
@@ -118,8 +138,9 @@ seccompProfile:
 - { name: api, containerPort: 4000 }
 - { name: ai, containerPort: 4001 }
 {{- else if eq $name "edge" }}
-- { name: http, containerPort: 8080 }
-- { name: https, containerPort: 8443 }
+{{- $host := $root.Values.edge.hostPorts }}
+- { name: http, containerPort: 8080{{ if $host.enabled }}, hostPort: {{ int $host.http }}{{ end }} }
+- { name: https, containerPort: 8443{{ if $host.enabled }}, hostPort: {{ int $host.https }}{{ end }} }
 {{- else }}
 - { name: http, containerPort: {{ index (fromYaml (include "nebo.services" $root)) $name | int }} }
 {{- if eq $name "dns" }}
