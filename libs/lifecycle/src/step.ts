@@ -17,6 +17,8 @@ import { type LifecycleObserver } from './worker.js';
 /** What a step needs of its worker. */
 export interface StepParts {
   db: Database;
+  /** Sees the rows of all accounts without a transaction. */
+  reads: Sql;
   leaseMs: number;
   backoff: { baseMs: number; maxMs: number };
   observer: LifecycleObserver;
@@ -33,9 +35,22 @@ class DeadlinePassed extends Error {
 /** After its signal a method may take so long to end by itself before the missed deadline is written over its head. */
 const endingMs = 2_000;
 
+/** A thing in its next state, still held, and as it was read in the transaction that wrote so. */
+export interface Going {
+  readonly next: Claim;
+  readonly subject: unknown;
+}
+
+/** What came of a step. */
+export type Stepped =
+  | Going
+  /** It waits, ended or was given back; milliseconds until it is due again. */
+  | { readonly next: null; readonly againMs: number };
+
 /**
  * Takes one step: reads the subject, runs the state's method, writes what it decided in one transaction.
- * @returns the thing in its next state, still held, or null when it waits, ended or was given back
+ * @param subject as the step before read it, undefined when there was none. The row of the life was locked then: who
+ *   changed the thing since has woken it too, which the write of this step sees.
  * @throws LeaseLost when another worker has it; whatever PostgreSQL says when writing fails
  */
 export async function runStep(
@@ -43,9 +58,10 @@ export async function runStep(
   held: Held,
   lifecycle: Lifecycle<unknown>,
   states: States,
-): Promise<Claim | null> {
+  subject?: unknown,
+): Promise<Stepped> {
   const step = new Step(parts, held, lifecycle, states);
-  return step.run();
+  return step.run(subject);
 }
 
 class Step {
@@ -63,13 +79,12 @@ class Step {
     this.state = states.get(this.claim.state);
   }
 
-  async run(): Promise<Claim | null> {
+  async run(read: unknown): Promise<Stepped> {
     // A state that waited gets a last look at its subject after its deadline; one that only failed has had its tries.
     if (this.deadlineLeft() <= 0 && this.claim.attempt > 1) return this.missed(this.claim.reason, false);
     let outcome: Outcome;
     try {
-      const { db } = this.parts;
-      const subject = await db.transaction((tx) => this.lifecycle.load(tx, this.claim.id));
+      const subject = read === undefined ? await this.lifecycle.load(this.parts.reads, this.claim.id) : read;
       if (subject === null) return await this.endWith(null, 'the thing itself is gone');
       outcome = await this.runMethod(subject);
     } catch (error) {
@@ -123,7 +138,7 @@ class Step {
     }
   }
 
-  private async decide(outcome: Outcome): Promise<Claim | null> {
+  private async decide(outcome: Outcome): Promise<Stepped> {
     switch (outcome.kind) {
       case 'go':
         return this.goTo(outcome.state, null, outcome.effect, 'go');
@@ -138,21 +153,19 @@ class Step {
         if (this.deadlineLeft() <= 0) return this.missed(outcome.reason ?? this.claim.reason, false);
         const deadlineMs = this.state?.deadline ?? null;
         const waitMs = Number.isFinite(outcome.ms) ? Math.max(0, outcome.ms) : null;
-        await this.write((tx) =>
-          writeWait(tx, this.claim, { waitMs, deadlineMs, reason: outcome.reason ?? null, attempt: 0 }),
-        );
-        return this.done('wait', null);
+        const againMs = await this.wait({ waitMs, deadlineMs, reason: outcome.reason ?? null, attempt: 0 });
+        return this.done('wait', { next: null, againMs });
       }
     }
   }
 
-  private async threw(error: Error): Promise<Claim | null> {
+  private async threw(error: Error): Promise<Stepped> {
     const { claim, parts, held } = this;
     if (held.lost.signal.aborted) throw new LeaseLost(claim.kind, claim.id, claim.state);
     if (parts.stopping.aborted) {
       // Asked to end by the shutdown: not its fault, the next worker begins afresh.
       await release(parts.db, claim);
-      return null;
+      return { next: null, againMs: Infinity };
     }
     const passed = error instanceof DeadlinePassed;
     if (passed || this.deadlineLeft() <= 0) return this.missed(passed ? claim.reason : error.message, passed);
@@ -161,15 +174,13 @@ class Step {
     // Jitter: a hundred things that failed for one cause must not come back in one moment.
     const waitMs = Math.ceil(full * (0.5 + Math.random() / 2));
     const deadlineMs = this.state?.deadline ?? null;
-    await this.write((tx) =>
-      writeWait(tx, claim, { waitMs, deadlineMs, reason: error.message, attempt: claim.attempt }),
-    );
+    const againMs = await this.wait({ waitMs, deadlineMs, reason: error.message, attempt: claim.attempt });
     parts.observer.threw?.(claim, error, claim.attempt, waitMs);
-    return this.done('retry', null);
+    return this.done('retry', { next: null, againMs });
   }
 
   /** @param over the method still runs: a new fence makes sure that nothing of it is written */
-  private async missed(lastReason: string | null, over: boolean): Promise<Claim | null> {
+  private async missed(lastReason: string | null, over: boolean): Promise<Stepped> {
     const { name, deadline, onMissed } = this.state!;
     const reason = `${name} did not finish in ${humanDuration(deadline!)}${lastReason ? `: ${lastReason}` : ''}`;
     const next = await this.goTo(onMissed!, reason, undefined, 'missed', over);
@@ -183,29 +194,41 @@ class Step {
     effect: Effect | undefined,
     how: 'go' | 'fail' | 'missed',
     newFence = false,
-  ): Promise<Claim> {
+  ): Promise<Stepped> {
     const target = this.states.get(state);
     if (target === undefined) throw new TypeError(`${this.lifecycle.kind} has no state "${state}"`);
     const { leaseMs } = this.parts;
-    const next = await this.write(async (tx) => {
+    const stepped = await this.transaction(async (tx) => {
       await effect?.(tx);
       await this.changed(tx, { from: this.claim.state, to: state, reason });
-      return writeGo(tx, this.claim, { state, deadlineMs: target.deadline, reason, leaseMs, newFence });
+      const next = await writeGo(tx, this.claim, {
+        state,
+        deadlineMs: target.deadline,
+        reason,
+        leaseMs,
+        newFence,
+      });
+      return { next, subject: await this.lifecycle.load(tx, next.id) };
     });
-    return this.done(how, next);
+    return this.done(how, stepped);
   }
 
-  private async endWith(effect: Effect | undefined | null, reason: string | null): Promise<null> {
-    await this.write(async (tx) => {
+  private async endWith(effect: Effect | undefined | null, reason: string | null): Promise<Stepped> {
+    await this.transaction(async (tx) => {
       await effect?.(tx);
       await this.changed(tx, { from: this.claim.state, to: null, reason });
       await writeEnd(tx, this.claim, reason);
     });
-    return this.done('end', null);
+    return this.done('end', { next: null, againMs: Infinity });
   }
 
   private changed(tx: Sql, change: Change): Promise<void> {
     return this.lifecycle.changed(tx, this.claim.id, change);
+  }
+
+  /** One statement on the life's row alone needs no transaction around it. */
+  private wait(next: Parameters<typeof writeWait>[2]): Promise<number> {
+    return this.write(() => writeWait(this.parts.db, this.claim, next));
   }
 
   /**
@@ -213,12 +236,16 @@ class Step {
    * wakes it then: taking the locks in the same order keeps the two from deadlock. Should one happen with other rows, the
    * transaction runs again.
    */
-  private async write<T>(work: (tx: Sql) => Promise<T>): Promise<T> {
+  private transaction<T>(work: (tx: Sql) => Promise<T>): Promise<T> {
+    return this.write(() => this.parts.db.transaction(work));
+  }
+
+  private async write<T>(work: () => Promise<T>): Promise<T> {
     this.held.writing = true;
     try {
       for (let attempt = 1; ; attempt += 1) {
         try {
-          return await this.parts.db.transaction(work);
+          return await work();
         } catch (error) {
           const { code } = error as { code?: string };
           if (attempt === 4 || (code !== '40P01' && code !== '40001')) throw error;
