@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Nebo } from './nebo.js';
 import { findNatsServer, startSplit } from './split.mjs';
+import { type ApiAnswer } from './api.js';
 
 /** An installation in either form, as far as a test of both needs it. */
 export interface Installation {
@@ -13,9 +14,7 @@ export interface Installation {
   account: string;
   key: string;
   inferenceKey: string;
-  // Answers of commands are read as they come.
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  admin(...words: string[]): Promise<any>;
+  admin(...words: string[]): Promise<ApiAnswer['body']>;
   stop(): Promise<void>;
 }
 
