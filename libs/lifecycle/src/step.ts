@@ -38,6 +38,7 @@ const endingMs = 2_000;
 /** A thing in its next state, still held, and as it was read in the transaction that wrote so. */
 export interface Going {
   readonly next: Claim;
+  /** Undefined: to be read by the next step. */
   readonly subject: unknown;
 }
 
@@ -144,6 +145,8 @@ class Step {
         return this.goTo(outcome.state, null, outcome.effect, 'go');
       case 'end':
         return this.endWith(outcome.effect, null);
+      case 'within':
+        return this.goWithin(outcome.choose);
       case 'fail': {
         const target = outcome.state ?? this.state?.onMissed ?? null;
         if (target === null) return this.endWith(outcome.effect, outcome.reason);
@@ -195,35 +198,57 @@ class Step {
     how: 'go' | 'fail' | 'missed',
     newFence = false,
   ): Promise<Stepped> {
+    const going = await this.transaction(async (tx) => {
+      const next = await this.move(tx, state, reason, effect, newFence);
+      return { next, subject: await this.lifecycle.load(tx, next.id) };
+    });
+    return this.done(how, going);
+  }
+
+  private async goWithin(choose: (tx: Sql) => Promise<Outcome>): Promise<Stepped> {
+    let how: 'go' | 'fail' = 'go';
+    const going = await this.transaction(async (tx) => {
+      const chosen = await choose(tx);
+      if ((chosen.kind !== 'go' && chosen.kind !== 'fail') || chosen.state === undefined)
+        throw new TypeError(
+          `${this.lifecycle.kind}.${this.claim.state} may only go or fail to a state within`,
+        );
+      how = chosen.kind;
+      const reason = chosen.kind === 'fail' ? chosen.reason : null;
+      const next = await this.move(tx, chosen.state, reason, chosen.effect, false);
+      // What it has locked others may wait for: the thing is read after the commit.
+      return { next, subject: undefined };
+    });
+    return this.done(how, going);
+  }
+
+  /** Writes the next state. */
+  private async move(
+    tx: Sql,
+    state: string,
+    reason: string | null,
+    effect: Effect | undefined,
+    newFence: boolean,
+  ): Promise<Claim> {
     const target = this.states.get(state);
     if (target === undefined) throw new TypeError(`${this.lifecycle.kind} has no state "${state}"`);
     const { leaseMs } = this.parts;
-    const stepped = await this.transaction(async (tx) => {
-      await effect?.(tx);
-      await this.changed(tx, { from: this.claim.state, to: state, reason });
-      const next = await writeGo(tx, this.claim, {
-        state,
-        deadlineMs: target.deadline,
-        reason,
-        leaseMs,
-        newFence,
-      });
-      return { next, subject: await this.lifecycle.load(tx, next.id) };
-    });
-    return this.done(how, stepped);
+    const ofEffect = await effect?.(tx);
+    await this.changed(tx, { from: this.claim.state, to: state, reason }, ofEffect);
+    return writeGo(tx, this.claim, { state, deadlineMs: target.deadline, reason, leaseMs, newFence });
   }
 
   private async endWith(effect: Effect | undefined | null, reason: string | null): Promise<Stepped> {
     await this.transaction(async (tx) => {
-      await effect?.(tx);
-      await this.changed(tx, { from: this.claim.state, to: null, reason });
+      const ofEffect = await effect?.(tx);
+      await this.changed(tx, { from: this.claim.state, to: null, reason }, ofEffect);
       await writeEnd(tx, this.claim, reason);
     });
     return this.done('end', { next: null, againMs: Infinity });
   }
 
-  private changed(tx: Sql, change: Change): Promise<void> {
-    return this.lifecycle.changed(tx, this.claim.id, change);
+  private changed(tx: Sql, change: Change, ofEffect: unknown): Promise<void> {
+    return this.lifecycle.changed(tx, this.claim.id, change, ofEffect);
   }
 
   /** One statement on the life's row alone needs no transaction around it. */

@@ -37,17 +37,25 @@ const ms = (parameter: string) => `${parameter}::float8 * interval '1 millisecon
 /**
  * Begins the life of a thing, in the transaction that makes it. A worker takes its first step at once after the commit.
  * A life that has ended may begin again.
+ * @param firstAt when the first step is due, if its state would only wait until then; now when absent
  * @throws Error when it already lives
  */
-export async function start(tx: Sql, kind: string, id: string, state: string): Promise<void> {
+export async function start(
+  tx: Sql,
+  kind: string,
+  id: string,
+  state: string,
+  firstAt: Date | null = null,
+): Promise<void> {
   const rows = await tx.query(
-    `insert into lifecycle as l (kind, id, state) values ($1::text, $2::uuid, $3::text)
-     on conflict (kind, id) do update set state = excluded.state, entered_at = now(), run_at = now(), deadline_at = null,
+    `insert into lifecycle as l (kind, id, state, run_at)
+     values ($1::text, $2::uuid, $3::text, coalesce($4::timestamptz, now()))
+     on conflict (kind, id) do update set state = excluded.state, entered_at = now(), run_at = excluded.run_at, deadline_at = null,
        attempt = 0, fence = l.fence + 1, wakes = l.wakes + 1, lease_owner = null, lease_until = null, reason = null,
        ended_at = null
      where l.ended_at is not null
      returning 1 as begun`,
-    [kind, id, state],
+    [kind, id, state, firstAt],
   );
   if (rows.length === 0) throw new Error(`${kind} ${id} already has a life`);
 }
@@ -64,6 +72,16 @@ export async function wake(tx: Sql, kind: string, id: string): Promise<boolean> 
     [kind, id],
   );
   return rows.length === 1;
+}
+
+/** The same for several things of a kind, in one statement. The caller holds their rows, so that nobody meets it half-way. */
+export async function wakeAll(tx: Sql, kind: string, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await tx.query(
+    `update lifecycle set wakes = wakes + 1, run_at = now()
+     where kind = $1::text and id = any($2::uuid[]) and ended_at is null`,
+    [kind, ids],
+  );
 }
 
 /** The life of a thing as it is now, null when it never had one. */

@@ -166,10 +166,6 @@ export class VmOrdersService {
     if (!region) throw referenceNotFound('cluster_id');
     const plan = await this.catalogue.plan(body.vm_plan_id);
     const image = source?.image ?? (await this.catalogue.image(body.image_id, region.id));
-    await this.database.transaction(
-      (tx) => this.keys.linesOf(tx, caller, body.ssh_key_ids ?? []),
-      caller.account_id,
-    );
     for (const { vpc_id } of interfaces) if (vpc_id != null) await this.checkVpc(caller, vpc_id);
     const size = sizeOf(body, plan, image);
     const order: Order = {
@@ -182,7 +178,10 @@ export class VmOrdersService {
       interfaces,
       ...size,
     };
-    await this.checkName(caller, project_id, body.name);
+    await this.database.transaction(async (tx) => {
+      await this.keys.linesOf(tx, caller, body.ssh_key_ids ?? []);
+      await this.checkName(tx, caller, project_id, body.name);
+    }, caller.account_id);
     return order;
   }
 
@@ -204,15 +203,16 @@ export class VmOrdersService {
   }
 
   /** Asked before the money; the unique index has the last word. @throws ApiError 409 `name_taken` */
-  private async checkName({ account_id }: KeyIdentity, project_id: string, name: string): Promise<void> {
-    const [taken] = await this.database.transaction(
-      (tx) =>
-        tx.query(
-          `select 1 as taken from vm where account_id = $1::uuid and project_id = $2::uuid and name_key = $3
-             and not unlisted`,
-          [account_id, project_id, nameKey(name)],
-        ),
-      account_id,
+  private async checkName(
+    tx: Sql,
+    { account_id }: KeyIdentity,
+    project_id: string,
+    name: string,
+  ): Promise<void> {
+    const [taken] = await tx.query(
+      `select 1 as taken from vm where account_id = $1::uuid and project_id = $2::uuid and name_key = $3
+         and not unlisted`,
+      [account_id, project_id, nameKey(name)],
     );
     if (taken) throw nameIsTaken(name);
   }

@@ -12,7 +12,7 @@ import {
   type VMStartRequest,
 } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
-import { Database, type Sql } from '@nebo/persistence';
+import { BatchedRead, Database, type Sql } from '@nebo/persistence';
 import {
   ApiError,
   conflict,
@@ -41,6 +41,10 @@ export type PowerVerb = 'start' | 'stop' | 'restart';
 /** Machines: what their owners want of them. What becomes of it is the lifecycle's and the region's. */
 @Injectable()
 export class VmsService {
+  private readonly reads = new BatchedRead((keys: { account: string; id: string }[]) =>
+    this.readSeveral(keys),
+  );
+
   constructor(
     private readonly database: Database,
     private readonly renewals: VmRenewals,
@@ -57,17 +61,30 @@ export class VmsService {
   }
 
   /** The same with the addresses that it had when it was made: for those who wait for a status. @throws ApiError 404 */
-  look(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1VM> {
+  async look(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1VM> {
     const [vmId, project] = [pathId(id), projectId && pathId(projectId)];
-    return this.database.transaction(async (tx) => {
-      const [row] = await tx.query<VmRow>(
-        `select ${vmColumns} from vm v where v.id = $1::uuid and v.account_id = $2::uuid and not v.unlisted
-           and ($3::uuid is null or v.project_id = $3::uuid)`,
-        [vmId, caller.account_id, project],
+    const row = await this.reads.get({ account: caller.account_id, id: vmId });
+    if (!row || (project !== null && row.project_id !== project)) throw notFound();
+    return vmRecord(row);
+  }
+
+  /** Those that are asked for at the same moment, one transaction for each account. */
+  private async readSeveral(keys: readonly { account: string; id: string }[]): Promise<(VmRow | null)[]> {
+    const found = new Map<string, VmRow>();
+    for (const account of new Set(keys.map((key) => key.account))) {
+      const ids = keys.filter((key) => key.account === account).map(({ id }) => id);
+      const rows = await this.database.transaction(
+        (tx) =>
+          tx.query<VmRow>(
+            `select ${vmColumns} from vm v
+             where v.id = any($1::uuid[]) and v.account_id = $2::uuid and not v.unlisted`,
+            [ids, account],
+          ),
+        account,
       );
-      if (!row) throw notFound();
-      return vmRecord(row);
-    }, caller.account_id);
+      for (const row of rows) found.set(`${account} ${row.id}`, row);
+    }
+    return keys.map(({ account, id }) => found.get(`${account} ${id}`) ?? null);
   }
 
   /** A page of what the key may see, oldest first. A project that is none has nothing. */

@@ -5,6 +5,8 @@ import { Database, type Sql } from '@nebo/persistence';
 import { addressText, subnetOf } from '../vpcs/subnet.js';
 import type { Topic } from '../shared/topics.js';
 
+const gather = () => new Promise((resolve) => setTimeout(resolve, 20));
+
 /** VPCs in a page of a full answer. */
 const pageSize = 200;
 
@@ -50,7 +52,8 @@ export class WantedService {
         const answer = await this.database.transaction((tx) => this.read(tx, agent, since, next));
         const left = end - Date.now();
         if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;
-        await ear.next(left, over);
+        // What changes in a burst is told in one answer.
+        if (await ear.next(left, over)) await gather();
       }
     } finally {
       ear.close();
@@ -63,9 +66,11 @@ export class WantedService {
     since: string | null,
     next: string | null,
   ): Promise<WantedAnswer> {
-    await this.epochs.check(tx, agent);
-    const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
+    await this.epochs.check(tx, agent, false);
+    const [feed] = await tx.query<Feed>('select * from feed_now($1::uuid)', [agent.region_id]);
     const after = next === null ? numberAfter(feed!, since) : null;
+    if (after !== null && after >= feed!.top)
+      return { cursor: cursorOf(feed!), full: false, items: [], next: null };
     const rows = await tx.query<WantedRow>(
       `select v.id, v.account_id, v.generation, v.deleted_at is not null as gone, v.subnet::text as subnet,
          coalesce((select json_agg(json_build_object('id', p.id, 'mac', p.mac::text, 'address', host(p.address)) order by p.address)
