@@ -167,11 +167,15 @@ export class OutboxRelay {
 
   /** @param whole not to be cut short by what is said meanwhile */
   private async pause(ms: number, whole: boolean): Promise<void> {
-    const timer = new AbortController();
-    this.wakeUp = () => {
-      if (!whole || this.stopping.signal.aborted) timer.abort();
-    };
-    if (!this.stopping.signal.aborted) await sleep(ms, timer.signal);
+    if (this.stopping.signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.wakeUp = () => {
+        if (whole && !this.stopping.signal.aborted) return;
+        clearTimeout(timer);
+        resolve();
+      };
+    });
     this.wakeUp = undefined;
   }
 

@@ -6,7 +6,7 @@ import { type Sql } from '@nebo/persistence';
  */
 export type Effect = (tx: Sql) => Promise<unknown>;
 
-/** How a state method ended. Made by `go`, `wait`, `fail`, `end` and `within` only. */
+/** How a state method ended. Made by `go`, `rest`, `wait`, `fail`, `end` and `within` only. */
 export type Outcome =
   | { readonly kind: 'go'; readonly state: string; readonly effect: Effect | undefined }
   | { readonly kind: 'wait'; readonly ms: number; readonly reason: string | undefined }
@@ -17,6 +17,12 @@ export type Outcome =
       readonly effect: Effect | undefined;
     }
   | { readonly kind: 'end'; readonly effect: Effect | undefined }
+  | {
+      readonly kind: 'rest';
+      readonly state: string;
+      readonly reason: string | undefined;
+      readonly effect: Effect | undefined;
+    }
   | { readonly kind: 'within'; readonly choose: (tx: Sql) => Promise<Outcome> };
 
 /** What a state method is told besides its subject. */
@@ -105,6 +111,15 @@ export abstract class Lifecycle<Subject> {
   }
 
   /**
+   * Goes on to a state which would only wait to be woken, without looking: one write instead of three. A wake that came in
+   * since this step's subject was read has the new state look at once.
+   * @param reason what it waits for, as with `wait`
+   */
+  protected rest(state: keyof this & string, effect?: Effect, reason?: string): Outcome {
+    return { kind: 'rest', state, reason, effect };
+  }
+
+  /**
    * Stays in this state and is asked again after `ms`, or earlier when woken; without `ms` only when woken.
    * @param reason what it waits for; shown when the deadline is missed
    */
@@ -175,8 +190,8 @@ export async function runState(
   )[state];
   if (typeof method !== 'function') throw new TypeError(`${lifecycle.kind} has no state "${state}"`);
   const outcome = (await method.call(lifecycle, subject, context)) as Outcome | undefined;
-  if (outcome === undefined || !['go', 'wait', 'fail', 'end', 'within'].includes(outcome.kind)) {
-    throw new TypeError(`${lifecycle.kind}.${state} ended without go, wait, fail, end or within`);
+  if (outcome === undefined || !['go', 'rest', 'wait', 'fail', 'end', 'within'].includes(outcome.kind)) {
+    throw new TypeError(`${lifecycle.kind}.${state} ended without go, rest, wait, fail, end or within`);
   }
   return outcome;
 }

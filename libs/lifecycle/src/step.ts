@@ -11,7 +11,7 @@ import {
   type StepContext,
 } from './lifecycle.js';
 import { type Held } from './leases.js';
-import { type Claim, LeaseLost, release, writeEnd, writeGo, writeWait } from './table.js';
+import { type Claim, LeaseLost, release, writeEnd, writeGo, writeRest, writeWait } from './table.js';
 import { type LifecycleObserver } from './worker.js';
 
 /** What a step needs of its worker. */
@@ -120,21 +120,21 @@ class Step {
       enteredAt: claim.enteredAt,
       reason: claim.reason,
     };
-    const ended = new AbortController();
     const left = this.deadlineLeft();
+    const timer = new LongTimer();
     const guard = async (): Promise<never> => {
       // A last look after the deadline gets the length of a lease.
-      await delayForever(left > 0 ? left : parts.leaseMs, ended.signal);
+      await timer.after(left > 0 ? left : parts.leaseMs);
       const error = new DeadlinePassed('it did not end');
       deadline.abort(error);
-      await delayForever(endingMs, ended.signal);
+      await timer.after(endingMs);
       throw error;
     };
     try {
       const method = runState(this.lifecycle, claim.state, subject, context);
       return await (left === Infinity ? method : Promise.race([method, guard()]));
     } finally {
-      ended.abort();
+      timer.cancel();
       held.onWoken = undefined;
     }
   }
@@ -143,6 +143,8 @@ class Step {
     switch (outcome.kind) {
       case 'go':
         return this.goTo(outcome.state, null, outcome.effect, 'go');
+      case 'rest':
+        return this.restIn(outcome.state, outcome.reason ?? null, outcome.effect);
       case 'end':
         return this.endWith(outcome.effect, null);
       case 'within':
@@ -205,6 +207,22 @@ class Step {
     return this.done(how, going);
   }
 
+  private async restIn(state: string, reason: string | null, effect: Effect | undefined): Promise<Stepped> {
+    const target = this.stateNamed(state);
+    const againMs = await this.transaction(async (tx) => {
+      const ofEffect = await effect?.(tx);
+      await this.changed(tx, { from: this.claim.state, to: state, reason: null }, ofEffect);
+      return writeRest(tx, this.claim, { state, deadlineMs: target.deadline, reason });
+    });
+    return this.done('go', { next: null, againMs });
+  }
+
+  private stateNamed(state: string): StateDefinition {
+    const target = this.states.get(state);
+    if (target === undefined) throw new TypeError(`${this.lifecycle.kind} has no state "${state}"`);
+    return target;
+  }
+
   private async goWithin(choose: (tx: Sql) => Promise<Outcome>): Promise<Stepped> {
     let how: 'go' | 'fail' = 'go';
     const going = await this.transaction(async (tx) => {
@@ -230,8 +248,7 @@ class Step {
     effect: Effect | undefined,
     newFence: boolean,
   ): Promise<Claim> {
-    const target = this.states.get(state);
-    if (target === undefined) throw new TypeError(`${this.lifecycle.kind} has no state "${state}"`);
+    const target = this.stateNamed(state);
     const { leaseMs } = this.parts;
     const ofEffect = await effect?.(tx);
     await this.changed(tx, { from: this.claim.state, to: state, reason }, ofEffect);
@@ -288,12 +305,26 @@ class Step {
   }
 }
 
-/** Like a delay, but never resolves once `signal` is aborted: for the losing side of a race. */
-async function delayForever(ms: number, signal: AbortSignal): Promise<void> {
-  const end = performance.now() + ms;
-  // Timers hold at most 2^31 - 1 ms; longer deadlines are slept in pieces.
-  for (let left = ms; left > 0 && !signal.aborted; left = end - performance.now()) {
-    await delay(Math.min(left, 2 ** 31 - 1), undefined, { signal }).catch(() => undefined);
+/** A delay that never resolves once it is cancelled, for the losing side of a race. */
+class LongTimer {
+  private timer: NodeJS.Timeout | undefined;
+  private isOver = false;
+
+  after(ms: number): Promise<void> {
+    const end = performance.now() + ms;
+    return new Promise((resolve) => {
+      const next = () => {
+        const left = end - performance.now();
+        if (left <= 0) resolve();
+        // Timers hold at most 2^31 - 1 ms; longer deadlines are slept in pieces.
+        else if (!this.isOver) this.timer = setTimeout(next, Math.min(left, 2 ** 31 - 1));
+      };
+      next();
+    });
   }
-  if (signal.aborted) await new Promise<never>(() => undefined);
+
+  cancel(): void {
+    this.isOver = true;
+    clearTimeout(this.timer);
+  }
 }

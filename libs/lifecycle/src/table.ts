@@ -232,6 +232,27 @@ export async function writeGo(
 }
 
 /**
+ * Writes the next state, which waits to be woken, and gives the lease back.
+ * @returns milliseconds until it is due, 0 or less when it was woken meanwhile
+ * @throws LeaseLost
+ */
+export async function writeRest(
+  tx: Sql,
+  held: Claim,
+  next: { state: string; deadlineMs: number | null; reason: string | null },
+): Promise<number> {
+  const rows = await tx.query<{ left: number | null }>(
+    `update lifecycle set ${free}, state = $4::text, entered_at = now(), attempt = 0, reason = $6::text,
+       deadline_at = now() + ${ms('$5')},
+       run_at = case when wakes <> $7::bigint then now() else coalesce(now() + ${ms('$5')}, 'infinity') end
+     ${mine} returning case when run_at < 'infinity' then (extract(epoch from run_at - now()) * 1000)::float8 end as left`,
+    [...key(held), next.state, next.deadlineMs, next.reason, held.wakes.toString()],
+  );
+  guard(rows, held);
+  return rows[0]!.left ?? Infinity;
+}
+
+/**
  * Writes that the state waits and gives the lease back. A wake that came in since the step's subject was read makes it
  * due at once; the deadline makes it due at the latest.
  * @param waitMs null until woken

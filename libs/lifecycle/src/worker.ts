@@ -200,14 +200,16 @@ export class LifecycleWorker {
 
   /** @param whole not to be cut short by what is due now */
   private async pause(ms: number, whole: boolean): Promise<void> {
-    const timer = new AbortController();
-    this.wakeUp = () => {
-      if (!whole || this.stopping.signal.aborted) timer.abort();
-    };
-    if (!this.stopping.signal.aborted) {
+    if (this.stopping.signal.aborted) return;
+    await new Promise<void>((resolve) => {
       // One millisecond more: PostgreSQL's clock counts microseconds, waking too early would spin.
-      await delay(Math.max(0, ms) + 1, undefined, { signal: timer.signal }).catch(() => undefined);
-    }
+      const timer = setTimeout(resolve, Math.max(0, ms) + 1);
+      this.wakeUp = () => {
+        if (whole && !this.stopping.signal.aborted) return;
+        clearTimeout(timer);
+        resolve();
+      };
+    });
     this.wakeUp = undefined;
   }
 

@@ -178,10 +178,10 @@ export class VmOrdersService {
       interfaces,
       ...size,
     };
-    await this.database.transaction(async (tx) => {
-      await this.keys.linesOf(tx, caller, body.ssh_key_ids ?? []);
-      await this.checkName(tx, caller, project_id, body.name);
-    }, caller.account_id);
+    const keyIds = body.ssh_key_ids ?? [];
+    if (keyIds.length > 0)
+      await this.database.transaction((tx) => this.keys.linesOf(tx, caller, keyIds), caller.account_id);
+    await this.checkName(caller, project_id, body.name);
     return order;
   }
 
@@ -203,18 +203,12 @@ export class VmOrdersService {
   }
 
   /** Asked before the money; the unique index has the last word. @throws ApiError 409 `name_taken` */
-  private async checkName(
-    tx: Sql,
-    { account_id }: KeyIdentity,
-    project_id: string,
-    name: string,
-  ): Promise<void> {
-    const [taken] = await tx.query(
-      `select 1 as taken from vm where account_id = $1::uuid and project_id = $2::uuid and name_key = $3
-         and not unlisted`,
+  private async checkName({ account_id }: KeyIdentity, project_id: string, name: string): Promise<void> {
+    const [row] = await this.database.query<{ taken: boolean }>(
+      'select vm_name_taken($1::uuid, $2::uuid, $3) as taken',
       [account_id, project_id, nameKey(name)],
     );
-    if (taken) throw nameIsTaken(name);
+    if (row!.taken) throw nameIsTaken(name);
   }
 
   private async write(

@@ -112,14 +112,18 @@ export class VmLifecycle extends Lifecycle<VmRow> {
         return this.fail(`Its floating IP could not be ordered: ${refused}.`, 'refunding');
     }
     const floating = await this.ports.floatingIps(vm);
-    return this.go('provisioning', async (tx) => {
-      for (const [id, vpcId, mac, address] of claimed)
-        await tx.query(
-          'update vm_interface set vpc_id = $2::uuid, mac = $3, address = $4, fip = $5::jsonb where id = $1::uuid',
-          [id, vpcId, mac, address, JSON.stringify(floating.get(id) ?? null)],
-        );
-      return { admitted: true } satisfies Written;
-    });
+    return this.rest(
+      'provisioning',
+      async (tx) => {
+        for (const [id, vpcId, mac, address] of claimed)
+          await tx.query(
+            'update vm_interface set vpc_id = $2::uuid, mac = $3, address = $4, fip = $5::jsonb where id = $1::uuid',
+            [id, vpcId, mac, address, JSON.stringify(floating.get(id) ?? null)],
+          );
+        return { admitted: true } satisfies Written;
+      },
+      'no region has begun it',
+    );
   }
 
   @State({ deadline: minutes(20), onMissed: 'refunding' })
@@ -133,7 +137,7 @@ export class VmLifecycle extends Lifecycle<VmRow> {
         Infinity,
         vm.observed_state ? 'the region has not started it' : 'no region has begun it',
       );
-    return this.go('living', async (tx) => {
+    return this.rest('living', async (tx) => {
       if (vm.restoring) await endRestore(tx, vm);
       await say(tx, says.vmProvisioned(eventOf(vm), { account: vm.account_id }));
       if (vm.ephemeral) return { period: {} } satisfies Written;

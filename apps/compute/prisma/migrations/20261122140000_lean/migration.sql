@@ -78,3 +78,11 @@ begin
   end if;
   return null;
 end $$;
+
+-- Whether an account has a machine of that name in a project, in one round trip.
+create function vm_name_taken(p_account uuid, p_project uuid, p_name text) returns boolean language plpgsql as $$
+begin
+  perform set_config('app.account', p_account::text, true);
+  return exists (select 1 from vm v where v.account_id = p_account and v.project_id = p_project and v.name_key = p_name
+    and not v.unlisted);
+end $$;
