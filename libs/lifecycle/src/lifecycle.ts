@@ -191,7 +191,9 @@ export async function runState(
   if (typeof method !== 'function') throw new TypeError(`${lifecycle.kind} has no state "${state}"`);
   const outcome = (await method.call(lifecycle, subject, context)) as Outcome | undefined;
   if (outcome === undefined || !['go', 'rest', 'wait', 'fail', 'end', 'within'].includes(outcome.kind)) {
-    throw new TypeError(`${lifecycle.kind}.${state} ended without go, rest, wait, fail, end or within`);
+    throw new TypeError(
+      `${lifecycle.kind}.${state} ended without an outcome: go, rest, wait, fail, end or within`,
+    );
   }
   return outcome;
 }
