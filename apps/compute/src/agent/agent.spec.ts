@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sharedPostgres } from '@nebo/test-kit';
+import pg from 'pg';
 import { Bench, eventually, FakeAgent } from '../../test/harness.js';
 
 describe('the agent of machines', () => {
@@ -79,6 +80,30 @@ describe('the agent of machines', () => {
     expect((await say(now + 1, 'failed')).body).toEqual({ taken: 3 });
     expect((await bench.api('GET', `vms/${ids[2]}`)).body.status).toBe('failed');
     expect((await bench.api('GET', `vms/${ids[0]}`)).body.status).toBe('active');
+  });
+
+  it('what somebody holds, and lets go of without a word, is told soon', async () => {
+    const fresh = new FakeAgent(bench);
+    const vm = await agent.run((await bench.vm()).id);
+    await fresh.see(vm.id);
+    await eventually('all quiet', async () => (await fresh.poll()).items.length === 0);
+    const holder = new pg.Client({ connectionString: bench.databaseUrl });
+    await holder.connect();
+    try {
+      await bench.sql('update vm set generation = generation + 1 where id = $1', [vm.id]);
+      await holder.query('begin');
+      await holder.query('select 1 from vm where id = $1 for update', [vm.id]);
+      const region = fresh.identity.region_id;
+      const [feed] = await bench.sql<{ skipped: boolean }>('select skipped from feed_now($1)', [region]);
+      expect(feed!.skipped).toBe(true);
+      const waiting = fresh.poll(30);
+      await holder.query('rollback');
+      expect((await waiting).items.map(({ id }) => id)).toEqual([vm.id]);
+      const [after] = await bench.sql<{ skipped: boolean }>('select skipped from feed_now($1)', [region]);
+      expect(after!.skipped).toBe(false);
+    } finally {
+      await holder.end();
+    }
   });
 
   it('sees its own region only, and its words on another one’s machine change nothing', async () => {

@@ -40,19 +40,23 @@ begin
 end $$;
 
 -- The feed of a region with the numbers that are due. Where none is, nothing is locked or written: most questions of an agent
--- find nothing. A change that commits meanwhile notifies.
-create function feed_now(region uuid) returns feed language plpgsql as $$
-declare found feed;
+-- find nothing. A change that commits meanwhile notifies. `skipped`: somebody has locked what has no number yet, and may let
+-- go of it without changing anything, so without a word.
+create function feed_now(p_region uuid) returns table (name text, nonce text, top bigint, pruned bigint, skipped boolean)
+language plpgsql as $$
+declare
+  f feed;
+  v_news boolean := exists (select 1 from vm v where v.region_id = p_region and v.change is null and v.admitted)
+    or exists (select 1 from vm_backup b where b.region_id = p_region and b.change is null);
 begin
-  if not exists (select 1 from vm where region_id = region and change is null and admitted)
-      and not exists (select 1 from vm_backup where region_id = region and change is null) then
-    select * into found from feed where name = 'wanted:' || region;
-    if found.name is not null then
-      return found;
-    end if;
+  select * into f from feed where feed.name = 'wanted:' || p_region;
+  if v_news or f.name is null then
+    perform number_backups(p_region);
+    f := number_wanted(p_region);
+    v_news := exists (select 1 from vm v where v.region_id = p_region and v.change is null and v.admitted)
+      or exists (select 1 from vm_backup b where b.region_id = p_region and b.change is null);
   end if;
-  perform number_backups(region);
-  return number_wanted(region);
+  return query select f.name, f.nonce, f.top, f.pruned, v_news;
 end $$;
 
 -- Whoever waits for a status looks again when it may be another one. Until it has run once the phase alone says it.
