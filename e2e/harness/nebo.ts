@@ -3,10 +3,10 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { type ApiAnswer } from './api.js';
+import type { ApiAnswer } from './api.js';
+import { root } from './root.js';
 
-export const root = fileURLToPath(new URL('../..', import.meta.url));
+export { root };
 
 /** What `npm start` writes for people and scripts. */
 export interface Credentials {
