@@ -18,7 +18,7 @@ export interface OutboxRelayOptions {
 }
 
 /** Least time between two looks at the outbox, milliseconds: a burst of events goes in few transactions. */
-const gatherMs = 25;
+const gatherMs = 10;
 
 interface Row {
   seq: bigint;

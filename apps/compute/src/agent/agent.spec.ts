@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { sharedPostgres } from '@nebo/test-kit';
-import pg from 'pg';
 import { Bench, eventually, FakeAgent } from '../../test/harness.js';
 
 describe('the agent of machines', () => {
@@ -87,23 +86,17 @@ describe('the agent of machines', () => {
     const vm = await agent.run((await bench.vm()).id);
     await fresh.see(vm.id);
     await eventually('all quiet', async () => (await fresh.poll()).items.length === 0);
-    const holder = new pg.Client({ connectionString: bench.databaseUrl });
-    await holder.connect();
-    try {
-      await bench.sql('update vm set generation = generation + 1 where id = $1', [vm.id]);
-      await holder.query('begin');
-      await holder.query('select 1 from vm where id = $1 for update', [vm.id]);
-      const region = fresh.identity.region_id;
-      const [feed] = await bench.sql<{ skipped: boolean }>('select skipped from feed_now($1)', [region]);
-      expect(feed!.skipped).toBe(true);
-      const waiting = fresh.poll(30);
-      await holder.query('rollback');
-      expect((await waiting).items.map(({ id }) => id)).toEqual([vm.id]);
-      const [after] = await bench.sql<{ skipped: boolean }>('select skipped from feed_now($1)', [region]);
-      expect(after!.skipped).toBe(false);
-    } finally {
-      await holder.end();
-    }
+    await bench.sql('update vm set generation = generation + 1 where id = $1', [vm.id]);
+    const hold = await bench.hold('select 1 from vm where id = $1 for update', [vm.id]);
+    const region = fresh.identity.region_id;
+    const skipped = async () =>
+      (await bench.sql<{ skipped: boolean }>('select skipped from feed_now($1)', [region]))[0]!.skipped;
+    const isSkipped = await skipped();
+    const waiting = fresh.poll(30);
+    await hold.release();
+    expect(isSkipped).toBe(true);
+    expect((await waiting).items.map(({ id }) => id)).toEqual([vm.id]);
+    expect(await skipped()).toBe(false);
   });
 
   it('sees its own region only, and its words on another one’s machine change nothing', async () => {
