@@ -17,6 +17,9 @@ export interface OutboxRelayOptions {
   onError?: ErrorHook;
 }
 
+/** Least time between two looks at the outbox, milliseconds: a burst of events goes in few transactions. */
+const gatherMs = 10;
+
 interface Row {
   seq: bigint;
   id: string;
@@ -131,7 +134,7 @@ export class OutboxRelay {
         await this.relay();
         failures = 0;
         this.lastError = null;
-        if (!this.dirty) await this.pause(this.pollMs);
+        await this.pause(this.dirty ? gatherMs : this.pollMs, this.dirty);
       } catch (error) {
         if (this.stopping.signal.aborted) return;
         failures += 1;
@@ -146,7 +149,7 @@ export class OutboxRelay {
     const store = this.bus.store();
     if (store === null) {
       this.lastError = this.bus.status().detail;
-      return this.pause(this.pollMs);
+      return this.pause(this.pollMs, false);
     }
     await this.markSettled();
     if (store !== this.checkedStore) {
@@ -162,10 +165,17 @@ export class OutboxRelay {
     }
   }
 
-  private async pause(ms: number): Promise<void> {
-    const timer = new AbortController();
-    this.wakeUp = () => timer.abort();
-    if (!this.stopping.signal.aborted) await sleep(ms, timer.signal);
+  /** @param whole not to be cut short by what is said meanwhile */
+  private async pause(ms: number, whole: boolean): Promise<void> {
+    if (this.stopping.signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.wakeUp = () => {
+        if (whole && !this.stopping.signal.aborted) return;
+        clearTimeout(timer);
+        resolve();
+      };
+    });
     this.wakeUp = undefined;
   }
 

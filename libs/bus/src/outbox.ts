@@ -11,12 +11,15 @@ import { encodeEnvelope, type Envelope } from './envelope.js';
  * @throws TypeError or RangeError for an envelope that no bus would take; the transaction should then fail
  */
 export async function say(tx: Sql, ...events: readonly Envelope[]): Promise<void> {
+  if (events.length === 0) return;
   const trace = activeTraceparent();
-  for (const event of events) {
-    await tx.query('insert into outbox (id, subject, envelope) values ($1::uuid, $2, $3::jsonb)', [
+  const row = (at: number) => `($${at}::uuid, $${at + 1}, $${at + 2}::jsonb)`;
+  await tx.query(
+    `insert into outbox (id, subject, envelope) values ${events.map((_, index) => row(index * 3 + 1)).join(', ')}`,
+    events.flatMap((event) => [
       event.id,
       event.type,
       encodeEnvelope(event.trace === null && trace !== null ? { ...event, trace } : event),
-    ]);
-  }
+    ]),
+  );
 }

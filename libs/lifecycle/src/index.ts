@@ -10,7 +10,16 @@ export {
   type StateOptions,
   type StepContext,
 } from './lifecycle.js';
-export { countStates, LeaseLost, look, pruneEnded, start, wake, type LifecycleRow } from './table.js';
+export {
+  countStates,
+  LeaseLost,
+  look,
+  pruneEnded,
+  start,
+  wake,
+  wakeAll,
+  type LifecycleRow,
+} from './table.js';
 export {
   LifecycleWorker,
   type LifecycleObserver,

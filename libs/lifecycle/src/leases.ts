@@ -1,5 +1,5 @@
 import { type Database } from '@nebo/persistence';
-import { type Claim, LeaseLost, renew } from './table.js';
+import { type Claim, LeaseLost, renew, wakesOf } from './table.js';
 import { type LifecycleObserver } from './worker.js';
 
 /** A thing in this worker's hands. */
@@ -59,13 +59,34 @@ export class Leases {
     return [...this.held];
   }
 
-  /** Something was notified: perhaps one of the things in hand was woken. Many notifications make one look. */
-  renewSoon(): void {
+  /**
+   * Something was notified: perhaps one of the things in hand was woken. Many notifications make one look, and steps that
+   * take a moment are over before it.
+   */
+  lookSoon(): void {
     if (this.held.size === 0) return;
     this.soon ??= setTimeout(() => {
       this.soon = undefined;
-      void this.renewAll();
+      void this.lookForWakes();
     }, 50);
+  }
+
+  private async lookForWakes(): Promise<void> {
+    const asked = this.all().filter(({ onWoken }) => onWoken !== undefined);
+    if (asked.length === 0) return;
+    try {
+      const rows = await wakesOf(
+        this.db,
+        asked.map(({ claim }) => claim),
+      );
+      for (const row of rows) {
+        const held = asked.find(({ claim }) => claim.kind === row.kind && claim.id === row.id);
+        if (held && held.claim.fence === row.fence && held.claim.wakes !== row.wakes) held.onWoken?.();
+      }
+    } catch (error) {
+      // The next renewal looks too.
+      this.observer.trouble?.(error as Error);
+    }
   }
 
   private async renewAll(): Promise<void> {

@@ -1,9 +1,12 @@
 import { type Sql } from '@nebo/persistence';
 
-/** A change of rows that happens in the transaction of the state change: both or none. It may run again after a deadlock. */
+/**
+ * A change of rows that happens in the transaction of the state change: both or none. It may run again after a deadlock. What
+ * it answers is handed to `changed`, which can write both in one statement.
+ */
 export type Effect = (tx: Sql) => Promise<unknown>;
 
-/** How a state method ended. Made by `go`, `wait`, `fail` and `end` only. */
+/** How a state method ended. Made by `go`, `rest`, `wait`, `fail`, `end` and `within` only. */
 export type Outcome =
   | { readonly kind: 'go'; readonly state: string; readonly effect: Effect | undefined }
   | { readonly kind: 'wait'; readonly ms: number; readonly reason: string | undefined }
@@ -13,7 +16,14 @@ export type Outcome =
       readonly state: string | undefined;
       readonly effect: Effect | undefined;
     }
-  | { readonly kind: 'end'; readonly effect: Effect | undefined };
+  | { readonly kind: 'end'; readonly effect: Effect | undefined }
+  | {
+      readonly kind: 'rest';
+      readonly state: string;
+      readonly reason: string | undefined;
+      readonly effect: Effect | undefined;
+    }
+  | { readonly kind: 'within'; readonly choose: (tx: Sql) => Promise<Outcome> };
 
 /** What a state method is told besides its subject. */
 export interface StepContext {
@@ -89,14 +99,24 @@ export abstract class Lifecycle<Subject> {
   /**
    * Runs in the transaction of every change of state, however it came about; the place to show state and reason in the
    * thing's own row.
+   * @param _ofEffect what the outcome's effect answered
    */
-  changed(_tx: Sql, _id: string, _change: Change): Promise<void> {
+  changed(_tx: Sql, _id: string, _change: Change, _ofEffect?: unknown): Promise<void> {
     return Promise.resolve();
   }
 
   /** Goes on to another state at once. */
   protected go(state: keyof this & string, effect?: Effect): Outcome {
     return { kind: 'go', state, effect };
+  }
+
+  /**
+   * Goes on to a state which would only wait to be woken, without looking: one write instead of three. A wake that came in
+   * since this step's subject was read has the new state look at once.
+   * @param reason what it waits for, as with `wait`
+   */
+  protected rest(state: keyof this & string, effect?: Effect, reason?: string): Outcome {
+    return { kind: 'rest', state, reason, effect };
   }
 
   /**
@@ -113,6 +133,14 @@ export abstract class Lifecycle<Subject> {
    */
   protected fail(reason: string, state?: keyof this & string, effect?: Effect): Outcome {
     return { kind: 'fail', reason, state, effect };
+  }
+
+  /**
+   * Chooses between `go` and `fail` to a named state in the transaction that then writes it: for what must be locked, looked
+   * at and taken at once. It may run again after a deadlock.
+   */
+  protected within(choose: (tx: Sql) => Promise<Outcome>): Outcome {
+    return { kind: 'within', choose };
   }
 
   /** Ends the life: no step will follow. */
@@ -162,8 +190,10 @@ export async function runState(
   )[state];
   if (typeof method !== 'function') throw new TypeError(`${lifecycle.kind} has no state "${state}"`);
   const outcome = (await method.call(lifecycle, subject, context)) as Outcome | undefined;
-  if (outcome === undefined || !['go', 'wait', 'fail', 'end'].includes(outcome.kind)) {
-    throw new TypeError(`${lifecycle.kind}.${state} ended without go, wait, fail or end`);
+  if (outcome === undefined || !['go', 'rest', 'wait', 'fail', 'end', 'within'].includes(outcome.kind)) {
+    throw new TypeError(
+      `${lifecycle.kind}.${state} ended without an outcome: go, rest, wait, fail, end or within`,
+    );
   }
   return outcome;
 }

@@ -180,9 +180,15 @@ describe('races', () => {
 
   it('a stale fence is refused by every write', async () => {
     const [id] = await makeThings(schema.db, 1, 'working');
-    const [old] = await claim(schema.db, ['thing'], 1, 'old', 1);
+    const {
+      claims: [old],
+    } = await claim(schema.db, ['thing'], 1, 'old', 1);
     await pause(20);
-    const [young] = await claim(schema.db, ['thing'], 1, 'young', 10_000);
+    const {
+      claims: [young],
+      leftMs,
+    } = await claim(schema.db, ['thing'], 1, 'young', 10_000);
+    expect(leftMs).toBe(Infinity);
     expect(young!.fence).toBeGreaterThan(old!.fence);
     expect(young!.attempt).toBe(2);
     const go = { state: 'x', deadlineMs: null, reason: null, leaseMs: 1_000, newFence: false };
@@ -198,7 +204,7 @@ describe('races', () => {
 
   it('a renewal does not wait for a row that is locked, nor lose it', async () => {
     await makeThings(schema.db, 2, 'working');
-    const claims = await claim(schema.db, ['thing'], 2, 'me', 10_000);
+    const { claims } = await claim(schema.db, ['thing'], 2, 'me', 10_000);
     const held = gate();
     const locked = gate();
     const lock = schema.db.transaction(async (tx) => {

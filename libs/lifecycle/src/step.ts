@@ -11,12 +11,14 @@ import {
   type StepContext,
 } from './lifecycle.js';
 import { type Held } from './leases.js';
-import { type Claim, LeaseLost, release, writeEnd, writeGo, writeWait } from './table.js';
+import { type Claim, LeaseLost, release, writeEnd, writeGo, writeRest, writeWait } from './table.js';
 import { type LifecycleObserver } from './worker.js';
 
 /** What a step needs of its worker. */
 export interface StepParts {
   db: Database;
+  /** Sees the rows of all accounts without a transaction. */
+  reads: Sql;
   leaseMs: number;
   backoff: { baseMs: number; maxMs: number };
   observer: LifecycleObserver;
@@ -33,9 +35,23 @@ class DeadlinePassed extends Error {
 /** After its signal a method may take so long to end by itself before the missed deadline is written over its head. */
 const endingMs = 2_000;
 
+/** A thing in its next state, still held, and as it was read in the transaction that wrote so. */
+export interface Going {
+  readonly next: Claim;
+  /** Undefined: to be read by the next step. */
+  readonly subject: unknown;
+}
+
+/** What came of a step. */
+export type Stepped =
+  | Going
+  /** It waits, ended or was given back; milliseconds until it is due again. */
+  | { readonly next: null; readonly againMs: number };
+
 /**
  * Takes one step: reads the subject, runs the state's method, writes what it decided in one transaction.
- * @returns the thing in its next state, still held, or null when it waits, ended or was given back
+ * @param subject as the step before read it, undefined when there was none. The row of the life was locked then: who
+ *   changed the thing since has woken it too, which the write of this step sees.
  * @throws LeaseLost when another worker has it; whatever PostgreSQL says when writing fails
  */
 export async function runStep(
@@ -43,9 +59,10 @@ export async function runStep(
   held: Held,
   lifecycle: Lifecycle<unknown>,
   states: States,
-): Promise<Claim | null> {
+  subject?: unknown,
+): Promise<Stepped> {
   const step = new Step(parts, held, lifecycle, states);
-  return step.run();
+  return step.run(subject);
 }
 
 class Step {
@@ -63,13 +80,12 @@ class Step {
     this.state = states.get(this.claim.state);
   }
 
-  async run(): Promise<Claim | null> {
+  async run(read: unknown): Promise<Stepped> {
     // A state that waited gets a last look at its subject after its deadline; one that only failed has had its tries.
     if (this.deadlineLeft() <= 0 && this.claim.attempt > 1) return this.missed(this.claim.reason, false);
     let outcome: Outcome;
     try {
-      const { db } = this.parts;
-      const subject = await db.transaction((tx) => this.lifecycle.load(tx, this.claim.id));
+      const subject = read === undefined ? await this.lifecycle.load(this.parts.reads, this.claim.id) : read;
       if (subject === null) return await this.endWith(null, 'the thing itself is gone');
       outcome = await this.runMethod(subject);
     } catch (error) {
@@ -104,31 +120,35 @@ class Step {
       enteredAt: claim.enteredAt,
       reason: claim.reason,
     };
-    const ended = new AbortController();
     const left = this.deadlineLeft();
+    const timer = new LongTimer();
     const guard = async (): Promise<never> => {
       // A last look after the deadline gets the length of a lease.
-      await delayForever(left > 0 ? left : parts.leaseMs, ended.signal);
+      await timer.after(left > 0 ? left : parts.leaseMs);
       const error = new DeadlinePassed('it did not end');
       deadline.abort(error);
-      await delayForever(endingMs, ended.signal);
+      await timer.after(endingMs);
       throw error;
     };
     try {
       const method = runState(this.lifecycle, claim.state, subject, context);
       return await (left === Infinity ? method : Promise.race([method, guard()]));
     } finally {
-      ended.abort();
+      timer.cancel();
       held.onWoken = undefined;
     }
   }
 
-  private async decide(outcome: Outcome): Promise<Claim | null> {
+  private async decide(outcome: Outcome): Promise<Stepped> {
     switch (outcome.kind) {
       case 'go':
         return this.goTo(outcome.state, null, outcome.effect, 'go');
+      case 'rest':
+        return this.restIn(outcome.state, outcome.reason ?? null, outcome.effect);
       case 'end':
         return this.endWith(outcome.effect, null);
+      case 'within':
+        return this.goWithin(outcome.choose);
       case 'fail': {
         const target = outcome.state ?? this.state?.onMissed ?? null;
         if (target === null) return this.endWith(outcome.effect, outcome.reason);
@@ -138,21 +158,19 @@ class Step {
         if (this.deadlineLeft() <= 0) return this.missed(outcome.reason ?? this.claim.reason, false);
         const deadlineMs = this.state?.deadline ?? null;
         const waitMs = Number.isFinite(outcome.ms) ? Math.max(0, outcome.ms) : null;
-        await this.write((tx) =>
-          writeWait(tx, this.claim, { waitMs, deadlineMs, reason: outcome.reason ?? null, attempt: 0 }),
-        );
-        return this.done('wait', null);
+        const againMs = await this.wait({ waitMs, deadlineMs, reason: outcome.reason ?? null, attempt: 0 });
+        return this.done('wait', { next: null, againMs });
       }
     }
   }
 
-  private async threw(error: Error): Promise<Claim | null> {
+  private async threw(error: Error): Promise<Stepped> {
     const { claim, parts, held } = this;
     if (held.lost.signal.aborted) throw new LeaseLost(claim.kind, claim.id, claim.state);
     if (parts.stopping.aborted) {
       // Asked to end by the shutdown: not its fault, the next worker begins afresh.
       await release(parts.db, claim);
-      return null;
+      return { next: null, againMs: Infinity };
     }
     const passed = error instanceof DeadlinePassed;
     if (passed || this.deadlineLeft() <= 0) return this.missed(passed ? claim.reason : error.message, passed);
@@ -161,15 +179,13 @@ class Step {
     // Jitter: a hundred things that failed for one cause must not come back in one moment.
     const waitMs = Math.ceil(full * (0.5 + Math.random() / 2));
     const deadlineMs = this.state?.deadline ?? null;
-    await this.write((tx) =>
-      writeWait(tx, claim, { waitMs, deadlineMs, reason: error.message, attempt: claim.attempt }),
-    );
+    const againMs = await this.wait({ waitMs, deadlineMs, reason: error.message, attempt: claim.attempt });
     parts.observer.threw?.(claim, error, claim.attempt, waitMs);
-    return this.done('retry', null);
+    return this.done('retry', { next: null, againMs });
   }
 
   /** @param over the method still runs: a new fence makes sure that nothing of it is written */
-  private async missed(lastReason: string | null, over: boolean): Promise<Claim | null> {
+  private async missed(lastReason: string | null, over: boolean): Promise<Stepped> {
     const { name, deadline, onMissed } = this.state!;
     const reason = `${name} did not finish in ${humanDuration(deadline!)}${lastReason ? `: ${lastReason}` : ''}`;
     const next = await this.goTo(onMissed!, reason, undefined, 'missed', over);
@@ -183,29 +199,78 @@ class Step {
     effect: Effect | undefined,
     how: 'go' | 'fail' | 'missed',
     newFence = false,
-  ): Promise<Claim> {
+  ): Promise<Stepped> {
+    const going = await this.transaction(async (tx) => {
+      const next = await this.move(tx, state, reason, effect, newFence);
+      return { next, subject: await this.lifecycle.load(tx, next.id) };
+    });
+    return this.done(how, going);
+  }
+
+  private async restIn(state: string, reason: string | null, effect: Effect | undefined): Promise<Stepped> {
+    const target = this.stateNamed(state);
+    const againMs = await this.transaction(async (tx) => {
+      const ofEffect = await effect?.(tx);
+      await this.changed(tx, { from: this.claim.state, to: state, reason: null }, ofEffect);
+      return writeRest(tx, this.claim, { state, deadlineMs: target.deadline, reason });
+    });
+    return this.done('go', { next: null, againMs });
+  }
+
+  private stateNamed(state: string): StateDefinition {
     const target = this.states.get(state);
     if (target === undefined) throw new TypeError(`${this.lifecycle.kind} has no state "${state}"`);
-    const { leaseMs } = this.parts;
-    const next = await this.write(async (tx) => {
-      await effect?.(tx);
-      await this.changed(tx, { from: this.claim.state, to: state, reason });
-      return writeGo(tx, this.claim, { state, deadlineMs: target.deadline, reason, leaseMs, newFence });
-    });
-    return this.done(how, next);
+    return target;
   }
 
-  private async endWith(effect: Effect | undefined | null, reason: string | null): Promise<null> {
-    await this.write(async (tx) => {
-      await effect?.(tx);
-      await this.changed(tx, { from: this.claim.state, to: null, reason });
+  private async goWithin(choose: (tx: Sql) => Promise<Outcome>): Promise<Stepped> {
+    let how: 'go' | 'fail' = 'go';
+    const going = await this.transaction(async (tx) => {
+      const chosen = await choose(tx);
+      if ((chosen.kind !== 'go' && chosen.kind !== 'fail') || chosen.state === undefined)
+        throw new TypeError(
+          `${this.lifecycle.kind}.${this.claim.state} may only go or fail to a state within`,
+        );
+      how = chosen.kind;
+      const reason = chosen.kind === 'fail' ? chosen.reason : null;
+      const next = await this.move(tx, chosen.state, reason, chosen.effect, false);
+      // What it has locked others may wait for: the thing is read after the commit.
+      return { next, subject: undefined };
+    });
+    return this.done(how, going);
+  }
+
+  /** Writes the next state. */
+  private async move(
+    tx: Sql,
+    state: string,
+    reason: string | null,
+    effect: Effect | undefined,
+    newFence: boolean,
+  ): Promise<Claim> {
+    const target = this.stateNamed(state);
+    const { leaseMs } = this.parts;
+    const ofEffect = await effect?.(tx);
+    await this.changed(tx, { from: this.claim.state, to: state, reason }, ofEffect);
+    return writeGo(tx, this.claim, { state, deadlineMs: target.deadline, reason, leaseMs, newFence });
+  }
+
+  private async endWith(effect: Effect | undefined | null, reason: string | null): Promise<Stepped> {
+    await this.transaction(async (tx) => {
+      const ofEffect = await effect?.(tx);
+      await this.changed(tx, { from: this.claim.state, to: null, reason }, ofEffect);
       await writeEnd(tx, this.claim, reason);
     });
-    return this.done('end', null);
+    return this.done('end', { next: null, againMs: Infinity });
   }
 
-  private changed(tx: Sql, change: Change): Promise<void> {
-    return this.lifecycle.changed(tx, this.claim.id, change);
+  private changed(tx: Sql, change: Change, ofEffect: unknown): Promise<void> {
+    return this.lifecycle.changed(tx, this.claim.id, change, ofEffect);
+  }
+
+  /** One statement on the life's row alone needs no transaction around it. */
+  private wait(next: Parameters<typeof writeWait>[2]): Promise<number> {
+    return this.write(() => writeWait(this.parts.db, this.claim, next));
   }
 
   /**
@@ -213,12 +278,16 @@ class Step {
    * wakes it then: taking the locks in the same order keeps the two from deadlock. Should one happen with other rows, the
    * transaction runs again.
    */
-  private async write<T>(work: (tx: Sql) => Promise<T>): Promise<T> {
+  private transaction<T>(work: (tx: Sql) => Promise<T>): Promise<T> {
+    return this.write(() => this.parts.db.transaction(work));
+  }
+
+  private async write<T>(work: () => Promise<T>): Promise<T> {
     this.held.writing = true;
     try {
       for (let attempt = 1; ; attempt += 1) {
         try {
-          return await this.parts.db.transaction(work);
+          return await work();
         } catch (error) {
           const { code } = error as { code?: string };
           if (attempt === 4 || (code !== '40P01' && code !== '40001')) throw error;
@@ -236,12 +305,26 @@ class Step {
   }
 }
 
-/** Like a delay, but never resolves once `signal` is aborted: for the losing side of a race. */
-async function delayForever(ms: number, signal: AbortSignal): Promise<void> {
-  const end = performance.now() + ms;
-  // Timers hold at most 2^31 - 1 ms; longer deadlines are slept in pieces.
-  for (let left = ms; left > 0 && !signal.aborted; left = end - performance.now()) {
-    await delay(Math.min(left, 2 ** 31 - 1), undefined, { signal }).catch(() => undefined);
+/** A delay that never resolves once it is cancelled, for the losing side of a race. */
+class LongTimer {
+  private timer: NodeJS.Timeout | undefined;
+  private isOver = false;
+
+  after(ms: number): Promise<void> {
+    const end = performance.now() + ms;
+    return new Promise((resolve) => {
+      const next = () => {
+        const left = end - performance.now();
+        if (left <= 0) resolve();
+        // Timers hold at most 2^31 - 1 ms; longer deadlines are slept in pieces.
+        else if (!this.isOver) this.timer = setTimeout(next, Math.min(left, 2 ** 31 - 1));
+      };
+      next();
+    });
   }
-  if (signal.aborted) await new Promise<never>(() => undefined);
+
+  cancel(): void {
+    this.isOver = true;
+    clearTimeout(this.timer);
+  }
 }

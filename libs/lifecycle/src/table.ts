@@ -1,4 +1,4 @@
-import { type Sql } from '@nebo/persistence';
+import { type Sql, sqlArray } from '@nebo/persistence';
 
 /** The lease is lost: another worker has the thing, and what this one wanted to write was refused. */
 export class LeaseLost extends Error {
@@ -37,17 +37,25 @@ const ms = (parameter: string) => `${parameter}::float8 * interval '1 millisecon
 /**
  * Begins the life of a thing, in the transaction that makes it. A worker takes its first step at once after the commit.
  * A life that has ended may begin again.
+ * @param firstAt when the first step is due, if its state would only wait until then; now when absent
  * @throws Error when it already lives
  */
-export async function start(tx: Sql, kind: string, id: string, state: string): Promise<void> {
+export async function start(
+  tx: Sql,
+  kind: string,
+  id: string,
+  state: string,
+  firstAt: Date | null = null,
+): Promise<void> {
   const rows = await tx.query(
-    `insert into lifecycle as l (kind, id, state) values ($1::text, $2::uuid, $3::text)
-     on conflict (kind, id) do update set state = excluded.state, entered_at = now(), run_at = now(), deadline_at = null,
+    `insert into lifecycle as l (kind, id, state, run_at)
+     values ($1::text, $2::uuid, $3::text, coalesce($4::timestamptz, now()))
+     on conflict (kind, id) do update set state = excluded.state, entered_at = now(), run_at = excluded.run_at, deadline_at = null,
        attempt = 0, fence = l.fence + 1, wakes = l.wakes + 1, lease_owner = null, lease_until = null, reason = null,
        ended_at = null
      where l.ended_at is not null
      returning 1 as begun`,
-    [kind, id, state],
+    [kind, id, state, firstAt],
   );
   if (rows.length === 0) throw new Error(`${kind} ${id} already has a life`);
 }
@@ -64,6 +72,16 @@ export async function wake(tx: Sql, kind: string, id: string): Promise<boolean> 
     [kind, id],
   );
   return rows.length === 1;
+}
+
+/** The same for several things of a kind, in one statement. The caller holds their rows, so that nobody meets it half-way. */
+export async function wakeAll(tx: Sql, kind: string, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await tx.query(
+    `update lifecycle set wakes = wakes + 1, run_at = now()
+     where kind = $1::text and id = any($2::uuid[]) and ended_at is null`,
+    [kind, ids],
+  );
 }
 
 /** The life of a thing as it is now, null when it never had one. */
@@ -83,43 +101,66 @@ export async function countStates(sql: Sql): Promise<{ kind: string; state: stri
   );
 }
 
-/** Takes the lease of up to `limit` things that are due and that nobody holds. */
+/** What a look at the table brought. */
+export interface Taken {
+  claims: Claim[];
+  /** Milliseconds until something else is due that nobody holds, 0 or less when it is; Infinity when nothing will be. */
+  leftMs: number;
+}
+
+/** Takes the lease of up to `limit` things that are due and that nobody holds, and says when the next one is due. */
 export async function claim(
   sql: Sql,
   kinds: readonly string[],
   limit: number,
   owner: string,
   leaseMs: number,
-): Promise<Claim[]> {
-  return sql.query<Claim>(
-    `update lifecycle l set fence = l.fence + 1, attempt = l.attempt + 1, lease_owner = $3::text,
-       lease_until = now() + ${ms('$4')}
-     from (
+): Promise<Taken> {
+  const rows = await sql.query<Claim & { kind: string | null; leftMs: number | null }>(
+    `with due as materialized (
        select kind, id from lifecycle
        where ended_at is null and run_at <= now() and (lease_until is null or lease_until < now())
          and kind = any($1::text[])
        order by run_at limit $2::int for update skip locked
-     ) due
-     where l.kind = due.kind and l.id = due.id
-     returning l.kind, l.id, l.state, l.fence, l.wakes, l.attempt, l.entered_at as "enteredAt", l.reason,
-       (extract(epoch from now() - l.entered_at) * 1000)::float8 as "ageMs"`,
+     ), taken as (
+       update lifecycle l set fence = l.fence + 1, attempt = l.attempt + 1, lease_owner = $3::text,
+         lease_until = now() + ${ms('$4')}
+       from due where l.kind = due.kind and l.id = due.id
+       returning l.kind, l.id, l.state, l.fence, l.wakes, l.attempt, l.entered_at as "enteredAt", l.reason,
+         (extract(epoch from now() - l.entered_at) * 1000)::float8 as "ageMs"
+     ), next as (
+       select run_at from lifecycle l
+       where ended_at is null and run_at < 'infinity' and (lease_until is null or lease_until < now())
+         and kind = any($1::text[]) and not exists (select 1 from due where due.kind = l.kind and due.id = l.id)
+       order by run_at limit 1
+     )
+     select taken.*, (select (extract(epoch from run_at - now()) * 1000)::float8 from next) as "leftMs"
+     from (values (1)) one left join taken on true`,
     [kinds, limit, owner, leaseMs],
   );
+  const leftMs = rows[0]?.leftMs ?? Infinity;
+  return {
+    claims: rows.filter(({ kind }) => kind !== null).map(({ leftMs: _left, ...taken }) => taken),
+    leftMs,
+  };
 }
 
-/**
- * Milliseconds until the next thing that nobody holds becomes due, 0 or less when one became due meanwhile; Infinity when
- * nothing will by itself.
- */
-export async function untilNext(sql: Sql, kinds: readonly string[]): Promise<number> {
-  const [row] = await sql.query<{ left: number }>(
-    `select (extract(epoch from run_at - now()) * 1000)::float8 as left from lifecycle
-     where ended_at is null and run_at < 'infinity' and (lease_until is null or lease_until < now())
-       and kind = any($1::text[])
-     order by run_at limit 1`,
-    [kinds],
+/** How often things in hand have been woken, without touching them. @returns those still held by this fence */
+export function wakesOf(
+  sql: Sql,
+  held: readonly { kind: string; id: string; fence: bigint }[],
+): Promise<{ kind: string; id: string; fence: bigint; wakes: bigint }[]> {
+  return sql.query(
+    `select l.kind, l.id, l.fence, l.wakes from lifecycle l
+     join unnest($1::text[], $2::uuid[], $3::bigint[]) as h (kind, id, fence)
+       on l.kind = h.kind and l.id = h.id and l.fence = h.fence
+     where l.ended_at is null`,
+    [
+      sqlArray(held.map(({ kind }) => kind)),
+      sqlArray(held.map(({ id }) => id)),
+      sqlArray(held.map(({ fence }) => fence)),
+    ],
   );
-  return row?.left ?? Infinity;
 }
 
 /**
@@ -179,7 +220,8 @@ export async function writeGo(
   },
 ): Promise<Claim> {
   const rows = await tx.query<Claim>(
-    `update lifecycle set state = $4::text, entered_at = now(), run_at = now(), deadline_at = now() + ${ms('$5')},
+    // Its time stays the one that it was claimed at: the lease says that it is in hand, and the index need not hear of it.
+    `update lifecycle set state = $4::text, entered_at = now(), deadline_at = now() + ${ms('$5')},
        attempt = 1, reason = $6::text, lease_until = clock_timestamp() + ${ms('$7')}, fence = fence + $8::int
      ${mine}
      returning kind, id, state, fence, wakes, attempt, entered_at as "enteredAt", reason, 0::float8 as "ageMs"`,
@@ -190,25 +232,48 @@ export async function writeGo(
 }
 
 /**
+ * Writes the next state, which waits to be woken, and gives the lease back.
+ * @returns milliseconds until it is due, 0 or less when it was woken meanwhile
+ * @throws LeaseLost
+ */
+export async function writeRest(
+  tx: Sql,
+  held: Claim,
+  next: { state: string; deadlineMs: number | null; reason: string | null },
+): Promise<number> {
+  const rows = await tx.query<{ left: number | null }>(
+    `update lifecycle set ${free}, state = $4::text, entered_at = now(), attempt = 0, reason = $6::text,
+       deadline_at = now() + ${ms('$5')},
+       run_at = case when wakes <> $7::bigint then now() else coalesce(now() + ${ms('$5')}, 'infinity') end
+     ${mine} returning case when run_at < 'infinity' then (extract(epoch from run_at - now()) * 1000)::float8 end as left`,
+    [...key(held), next.state, next.deadlineMs, next.reason, held.wakes.toString()],
+  );
+  guard(rows, held);
+  return rows[0]!.left ?? Infinity;
+}
+
+/**
  * Writes that the state waits and gives the lease back. A wake that came in since the step's subject was read makes it
  * due at once; the deadline makes it due at the latest.
  * @param waitMs null until woken
+ * @returns milliseconds until it is due, 0 or less when it is already; Infinity when nothing but a wake makes it so
  * @throws LeaseLost
  */
 export async function writeWait(
   tx: Sql,
   held: Claim,
   next: { waitMs: number | null; deadlineMs: number | null; reason: string | null; attempt: number },
-): Promise<void> {
-  const rows = await tx.query(
+): Promise<number> {
+  const rows = await tx.query<{ left: number | null }>(
     `update lifecycle set ${free}, attempt = $7::int, reason = coalesce($6::text, reason),
        deadline_at = entered_at + ${ms('$5')},
        run_at = case when wakes <> $8::bigint then now()
          else least(coalesce(now() + ${ms('$4')}, 'infinity'), entered_at + ${ms('$5')}) end
-     ${mine} returning 1 as written`,
+     ${mine} returning case when run_at < 'infinity' then (extract(epoch from run_at - now()) * 1000)::float8 end as left`,
     [...key(held), next.waitMs, next.deadlineMs, next.reason, next.attempt, held.wakes.toString()],
   );
   guard(rows, held);
+  return rows[0]!.left ?? Infinity;
 }
 
 /** Writes the end of a life. @throws LeaseLost */

@@ -263,7 +263,7 @@ describe('lifecycle worker', () => {
     const rows = await untilRows(schema.db, ids.slice(0, 3), 'a reason', (row) => row.reason !== null);
     expect(rows.map((row) => row.reason)).toEqual([
       'always',
-      'thing.mixed ended without go, wait, fail or end',
+      'thing.mixed ended without an outcome: go, rest, wait, fail, end or within',
       'thing has no state "nowhere"',
     ]);
   });
@@ -308,7 +308,7 @@ describe('lifecycle worker', () => {
       async counted() {
         now += 1;
         most = Math.max(most, now);
-        await pause(10);
+        await pause(60);
         now -= 1;
         return this.end();
       }

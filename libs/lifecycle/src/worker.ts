@@ -4,8 +4,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Database } from '@nebo/persistence';
 import { type Lifecycle, statesOf, type StateDefinition } from './lifecycle.js';
 import { Leases } from './leases.js';
-import { runStep, type StepParts } from './step.js';
-import { type Claim, claim, LeaseLost, pruneEnded, release, untilNext } from './table.js';
+import { type Going, runStep, type StepParts, type Stepped } from './step.js';
+import { type Claim, claim, LeaseLost, pruneEnded, release } from './table.js';
 
 /** Which step something is told about. */
 export interface StepInfo {
@@ -50,6 +50,9 @@ export interface LifecycleWorkerOptions {
   observer?: LifecycleObserver;
 }
 
+/** Least time between two looks at the table, milliseconds: what becomes due in a burst is taken in one statement. */
+const gatherMs = 10;
+
 /** Takes the steps of all lifecycles given to it. Any number of workers, in any number of processes, share a table. */
 export class LifecycleWorker {
   readonly owner: string;
@@ -67,12 +70,16 @@ export class LifecycleWorker {
   private readonly leases: Leases;
   /** A connection of its own: renewals must not queue behind the steps that use up the pool. */
   private readonly leaseDb: Database;
+  /** Claims, and reads of the things themselves: single statements that need no transaction. */
+  private readonly reads: Database;
   private readonly running = new Set<Promise<void>>();
   private readonly stopping = new AbortController();
   private readonly observer: LifecycleObserver;
   private loop: Promise<void> | undefined;
   private unlisten: (() => Promise<void>) | undefined;
   private dirty = false;
+  /** Whether more may be due than there was room for: the end of a step is then the moment to look again. */
+  private hungry = false;
   private wakeUp: (() => void) | undefined;
   private pruneAt = 0;
 
@@ -100,9 +107,17 @@ export class LifecycleWorker {
     }
     this.kinds = [...this.lifecycles.keys()];
     this.leaseDb = new Database({ url: db.url, schema: db.schema, max: 1, onError: this.observer.trouble });
+    this.reads = new Database({
+      url: db.url,
+      schema: db.schema,
+      max: 2,
+      account: 'system',
+      onError: this.observer.trouble,
+    });
     this.leases = new Leases(this.leaseDb, this.leaseMs, options.renewMs ?? this.leaseMs / 3, this.observer);
     this.parts = {
       db,
+      reads: this.reads,
       leaseMs: this.leaseMs,
       backoff: options.backoff ?? { baseMs: 1_000, maxMs: 300_000 },
       observer: this.observer,
@@ -114,7 +129,7 @@ export class LifecycleWorker {
   async start(): Promise<void> {
     this.unlisten = await this.db.listen(`${this.db.schema}_lifecycle`, () => {
       this.wake();
-      this.leases.renewSoon();
+      this.leases.lookSoon();
     });
     this.leases.start();
     this.loop = this.run();
@@ -138,7 +153,7 @@ export class LifecycleWorker {
     limit.abort();
     this.leases.stop();
     await Promise.all(this.leases.all().map((held) => release(this.db, held.claim).catch(() => undefined)));
-    await this.leaseDb.close();
+    await Promise.all([this.leaseDb.close(), this.reads.close()]);
   }
 
   /** Looks for due things now. */
@@ -159,11 +174,15 @@ export class LifecycleWorker {
       let pause = this.pollMs;
       try {
         const free = this.concurrency - this.running.size;
-        const claims = free > 0 ? await claim(this.db, this.kinds, free, this.owner, this.leaseMs) : [];
-        for (const claimed of claims) this.begin(claimed);
-        // A thing may be due and yet not claimed, while a caller's open transaction has its row: look again soon, do not spin.
-        if (free > 0 && claims.length < free)
-          pause = Math.min(pause, Math.max(20, await untilNext(this.db, this.kinds)));
+        // Until it is known: a step that ends meanwhile must not be the last one.
+        this.hungry = true;
+        if (free > 0) {
+          const { claims, leftMs } = await claim(this.reads, this.kinds, free, this.owner, this.leaseMs);
+          for (const claimed of claims) this.begin(claimed);
+          this.hungry = claims.length === free;
+          // A thing may be due and yet not claimed, while a caller's open transaction has its row: look again soon, do not spin.
+          if (!this.hungry) pause = Math.min(pause, Math.max(20, leftMs));
+        }
         if (Date.now() >= this.pruneAt) {
           this.pruneAt = Date.now() + 600_000;
           await pruneEnded(this.db, this.keepEndedMs);
@@ -175,47 +194,61 @@ export class LifecycleWorker {
         pause = Math.min(5_000, 100 * 2 ** failures);
         this.dirty = false;
       }
-      if (!this.dirty) await this.pause(pause);
+      await this.pause(this.dirty ? gatherMs : pause, this.dirty);
     }
   }
 
-  private async pause(ms: number): Promise<void> {
-    const timer = new AbortController();
-    this.wakeUp = () => timer.abort();
-    if (!this.stopping.signal.aborted) {
+  /** @param whole not to be cut short by what is due now */
+  private async pause(ms: number, whole: boolean): Promise<void> {
+    if (this.stopping.signal.aborted) return;
+    await new Promise<void>((resolve) => {
       // One millisecond more: PostgreSQL's clock counts microseconds, waking too early would spin.
-      await delay(Math.max(0, ms) + 1, undefined, { signal: timer.signal }).catch(() => undefined);
-    }
+      const timer = setTimeout(resolve, Math.max(0, ms) + 1);
+      this.wakeUp = () => {
+        if (whole && !this.stopping.signal.aborted) return;
+        clearTimeout(timer);
+        resolve();
+      };
+    });
     this.wakeUp = undefined;
   }
 
   private begin(claimed: Claim): void {
     // A claim that came back after `stop` has begun is not lived; it is given back at once.
-    const work = this.live(claimed).finally(() => {
+    const work = this.live(claimed).then((againMs) => {
       this.running.delete(work);
-      this.wake();
+      if (this.hungry || againMs <= 0) this.wake();
+      // What is due later than the next poll is seen by it.
+      else if (againMs < this.pollMs) setTimeout(() => this.wake(), againMs).unref();
     });
     this.running.add(work);
   }
 
-  /** Takes step after step of one thing, until it waits or ends. Never throws: one thing's trouble is its own. */
-  private async live(claimed: Claim): Promise<void> {
+  /**
+   * Takes step after step of one thing, until it waits or ends. Never throws: one thing's trouble is its own.
+   * @returns milliseconds until it is due again
+   */
+  private async live(claimed: Claim): Promise<number> {
     const { lifecycle, states } = this.lifecycles.get(claimed.kind)!;
     const held = this.leases.hold(claimed);
     try {
-      for (let next: Claim | null = claimed; next !== null;) {
-        held.claim = next;
+      for (let at: Going = { next: claimed, subject: undefined }; ;) {
+        held.claim = at.next;
         if (this.stopping.signal.aborted) {
-          await release(this.db, next);
-          return;
+          await release(this.db, held.claim);
+          return Infinity;
         }
-        const step = () => runStep(this.parts, held, lifecycle, states);
-        next = await (this.observer.around?.(next, step) ?? step());
+        const { subject } = at;
+        const step = (): Promise<Stepped> => runStep(this.parts, held, lifecycle, states, subject);
+        const stepped: Stepped = await (this.observer.around?.(held.claim, step) ?? step());
+        if (stepped.next === null) return stepped.againMs;
+        at = stepped;
       }
     } catch (error) {
       if (error instanceof LeaseLost) this.observer.leaseLost?.(held.claim);
       // Otherwise the write itself failed (PostgreSQL is away): the lease runs out and the step is taken again.
       else this.observer.trouble?.(error as Error);
+      return 0;
     } finally {
       this.leases.drop(held);
     }

@@ -49,6 +49,29 @@ export function sqlArray(values: readonly (string | number | bigint | boolean | 
   return `${text}}`;
 }
 
+/**
+ * Names for statements that are said again and again, so that PostgreSQL parses and plans each once a connection: that costs
+ * more than most of them take to run. A text gets its name when it comes the second time. What is put together anew each
+ * time would only fill the server's memory, so there are at most a thousand names.
+ */
+class StatementNames {
+  private readonly known = new Map<string, string | null>();
+  private count = 0;
+
+  of(text: string): string | undefined {
+    const known = this.known.get(text);
+    if (known) return known;
+    if (known === undefined) {
+      if (this.known.size < 1_000) this.known.set(text, null);
+      return undefined;
+    }
+    this.count += 1;
+    const name = `auto-${this.count}`;
+    this.known.set(text, name);
+    return name;
+  }
+}
+
 /** Settings of one service's database access. */
 export interface DatabaseOptions {
   /** Connection string of the service's own role. */
@@ -57,6 +80,11 @@ export interface DatabaseOptions {
   schema: string;
   /** Pool size; the default suits one service among many in one process. */
   max?: number;
+  /**
+   * What row-level security sees outside of transactions: `system` for background work that serves all accounts and reads
+   * without a transaction. Absent: no row.
+   */
+  account?: 'system';
   /** Told about errors of idle connections (a stopped PostgreSQL), which must not end the process. */
   onError?: (error: Error) => void;
 }
@@ -67,6 +95,7 @@ export class Database implements Sql {
   readonly schema: string;
   readonly url: string;
   private readonly onError: (error: Error) => void;
+  private readonly names = new StatementNames();
 
   constructor(options: DatabaseOptions) {
     this.schema = options.schema;
@@ -78,6 +107,7 @@ export class Database implements Sql {
       types: exactTypes,
       application_name: `nebo-${options.schema}`,
       connectionTimeoutMillis: 5_000,
+      ...(options.account ? { options: `-c app.account=${options.account}` } : {}),
     });
     this.pool.on('error', this.onError);
     // The pool listens to idle connections only; one that is cut in the middle of a transaction would end the process.
@@ -86,8 +116,14 @@ export class Database implements Sql {
 
   /** Runs one statement on any connection of the pool. */
   async query<R>(text: string, values: readonly SqlValue[] = []): Promise<R[]> {
-    const result = await this.pool.query(text, values as SqlValue[]);
+    const result = await this.pool.query(this.statement(text, values));
     return result.rows as R[];
+  }
+
+  /** Several statements in one text have no parameters, and cannot be prepared. */
+  private statement(text: string, values: readonly SqlValue[]): pg.QueryConfig<SqlValue[]> {
+    const name = values.length === 0 ? undefined : this.names.of(text);
+    return { text, values: values as SqlValue[], ...(name ? { name } : {}) };
   }
 
   /** A named (prepared) statement: for the hot reads, where parsing would cost more than the read. */
@@ -115,12 +151,14 @@ export class Database implements Sql {
     try {
       const result = await work({
         query: async <R>(text: string, values: readonly SqlValue[] = []) =>
-          (await client.query(text, values as SqlValue[])).rows as R[],
+          (await client.query(this.statement(text, values))).rows as R[],
       });
       await client.query('commit');
       return result;
     } catch (error) {
       await client.query('rollback').catch((rollback: Error) => (broken = rollback));
+      // A table has got other columns: what this connection has prepared is of no use any more.
+      if ((error as { code?: string }).code === '0A000') broken = error as Error;
       throw error;
     } finally {
       client.release(broken);
@@ -132,8 +170,8 @@ export class Database implements Sql {
     for (let left = this.pool.options.max; ; left -= 1) {
       const client = await this.pool.connect();
       try {
-        await client.query(begin);
-        await client.query("select set_config('app.account', $1, true)", [account]);
+        // One round trip for both.
+        await client.query(`${begin}; set local app.account = ${pg.escapeLiteral(account)}`);
         return client;
       } catch (error) {
         client.release(error as Error);

@@ -1,5 +1,4 @@
 import { EventEmitter } from 'node:events';
-import { setTimeout as delay } from 'node:timers/promises';
 import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@nebo/persistence';
 
@@ -27,11 +26,17 @@ export class Ear {
    */
   async next(ms: number, signal?: AbortSignal): Promise<boolean> {
     if (!this.heard && !signal?.aborted) {
-      const done = new AbortController();
-      this.ring = () => done.abort();
-      const either = signal ? AbortSignal.any([signal, done.signal]) : done.signal;
-      // A notification may be lost with its connection; nobody sleeps longer than the safety poll of 5 s.
-      await delay(Math.max(0, Math.min(ms, 5_000)), undefined, { signal: either }).catch(() => undefined);
+      await new Promise<void>((resolve) => {
+        const done = () => {
+          clearTimeout(timer);
+          signal?.removeEventListener('abort', done);
+          resolve();
+        };
+        // A notification may be lost with its connection; nobody sleeps longer than the safety poll of 5 s.
+        const timer = setTimeout(done, Math.max(0, Math.min(ms, 5_000)));
+        signal?.addEventListener('abort', done);
+        this.ring = done;
+      });
       this.ring = undefined;
     }
     const heard = this.heard;

@@ -6,11 +6,12 @@ const networks = 10;
 
 /**
  * Orders machines at a rate that does not wait for answers, and waits for each as a client does.
- * @param {{ perSecond: number, seconds: number }} load
+ * @param {{ perSecond: number, seconds: number, made?: (ids: string[]) => Promise<void> }} load `made`: told before they are
+ *   deleted again
  * @returns {Promise<{ ms: number[], failed: string[], cpu: Record<string, number>, seconds: number }>} milliseconds from the
  *   moment when the order was due; CPU seconds of each part
  */
-export async function createAtRate(lane, { perSecond, seconds }) {
+export async function createAtRate(lane, { perSecond, seconds, made }) {
   lane.vpcs ??= await Promise.all(
     Array.from({ length: networks }, (_, number) =>
       lane.vpc(lane.account, `orders ${number}`, `172.20.${number}.0/24`),
@@ -43,6 +44,7 @@ export async function createAtRate(lane, { perSecond, seconds }) {
   const took = (performance.now() - began) / 1_000;
   const after = lane.cpu();
   const cpu = Object.fromEntries(Object.entries(after).map(([part, used]) => [part, used - before[part]]));
+  await made?.(ids);
   await removeAll(lane, ids);
   return { ms, failed, cpu, seconds: took };
 }

@@ -2,6 +2,7 @@
 import { loadavg } from 'node:os';
 import { median } from '../inference/measure.mjs';
 import { pause, quantile } from '../inference/parts.mjs';
+import { Counts } from './counts.mjs';
 import { createAtRate } from './creations.mjs';
 import { fillVms } from './fill.mjs';
 import { Lane } from './lane.mjs';
@@ -13,13 +14,16 @@ const many = 100_000;
 const listed = 1_000;
 
 /**
- * @param {{ size?: number, only?: string }} options `size` 1: short rounds; `only`: `creations` or `lists`
+ * @param {{ size?: number, only?: string }} options `size` 1: short rounds; `only`: `creations`, `lists`, `counts` (what one
+ *   machine costs by count, at a rate that everybody keeps up with) or `rates` (at which rate they still keep up here)
  * @returns the tables as Markdown
  */
 export async function benchCompute({ size = 2, only } = {}) {
   const [before] = loadavg();
   const wants = (part) => !only || part === only;
   const lanes = [];
+  if (only === 'counts') return counted(size);
+  if (only === 'rates') return rated(size);
   try {
     const big = await Lane.start(many);
     lanes.push(big);
@@ -38,6 +42,62 @@ export async function benchCompute({ size = 2, only } = {}) {
     return [load, ...notes, '', parts.join('\n\n')].join('\n');
   } finally {
     for (const lane of lanes) await lane.end();
+  }
+}
+
+/** Statements, row changes and notifications of one machine, by service. */
+async function counted(size) {
+  const lane = await Lane.start(few);
+  try {
+    await createAtRate(lane, { perSecond: 20, seconds: 3 });
+    await quiet(lane);
+    const plain = await createAtRate(lane, { perSecond: 8, seconds: 5 * size });
+    await quiet(lane);
+    const counts = await Counts.begin(lane);
+    let text;
+    const made = async (ids) => (text = await counts.end(ids.length));
+    const { ms } = await createAtRate(lane, { perSecond: 8, seconds: 5 * size, made });
+    const cpu = Object.entries(plain.cpu).map(
+      ([part, used]) => `| ${part} | ${((used / plain.ms.length) * 1_000).toFixed(2)} |`,
+    );
+    const latency = [0.5, 0.99].map((part) => `${quantile(plain.ms, part).toFixed(0)}`).join(' and ');
+    return [
+      `Intent to active, p50 and p99 without counting: ${latency} ms; ${ms.length} machines counted.`,
+      ['| CPU without counting, of | ms a machine |', '| --- | --- |', ...cpu].join('\n'),
+      text,
+    ].join('\n\n');
+  } finally {
+    await lane.end();
+  }
+}
+
+/** From intent to active at rising rates, and what a machine costs of this host, the generator of the load included. */
+async function rated(size) {
+  const lane = await Lane.start(few);
+  const head = [
+    'orders a second',
+    'p50, ms',
+    'p99, ms',
+    'CPU in all, ms a machine',
+    'busy cores',
+    'load of the host',
+  ];
+  const rows = [];
+  try {
+    await createAtRate(lane, { perSecond: 20, seconds: 3 });
+    for (const perSecond of [10, 15, 20, 25, 30, 40, 50]) {
+      await quiet(lane);
+      const own = process.cpuUsage();
+      const { ms, cpu, seconds } = await createAtRate(lane, { perSecond, seconds: 5 * size });
+      const { user, system } = process.cpuUsage(own);
+      const used = (total(cpu) * 1e6 + user + system) / 1e6;
+      const figures = [quantile(ms, 0.5).toFixed(0), quantile(ms, 0.99).toFixed(0)];
+      const shares = [((used / ms.length) * 1_000).toFixed(1), (used / seconds).toFixed(2)];
+      rows.push([perSecond, ...figures, ...shares, loadavg()[0].toFixed(1)]);
+    }
+    return [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+  } finally {
+    await lane.end();
   }
 }
 

@@ -81,6 +81,24 @@ describe('the agent of machines', () => {
     expect((await bench.api('GET', `vms/${ids[0]}`)).body.status).toBe('active');
   });
 
+  it('what somebody holds, and lets go of without a word, is told soon', async () => {
+    const fresh = new FakeAgent(bench);
+    const vm = await agent.run((await bench.vm()).id);
+    await fresh.see(vm.id);
+    await eventually('all quiet', async () => (await fresh.poll()).items.length === 0);
+    await bench.sql('update vm set generation = generation + 1 where id = $1', [vm.id]);
+    const hold = await bench.hold('select 1 from vm where id = $1 for update', [vm.id]);
+    const region = fresh.identity.region_id;
+    const skipped = async () =>
+      (await bench.sql<{ skipped: boolean }>('select skipped from feed_now($1)', [region]))[0]!.skipped;
+    const isSkipped = await skipped();
+    const waiting = fresh.poll(30);
+    await hold.release();
+    expect(isSkipped).toBe(true);
+    expect((await waiting).items.map(({ id }) => id)).toEqual([vm.id]);
+    expect(await skipped()).toBe(false);
+  });
+
   it('sees its own region only, and its words on another one’s machine change nothing', async () => {
     const far = (await bench.internal('POST', 'operator/regions', { name: 'far' })).body.id as string;
     const vm = await bench.vm();

@@ -1,12 +1,12 @@
 import { Epochs } from '@nebo/service-kit';
 import { Injectable } from '@nestjs/common';
 import type { AgentIdentity } from '@nebo/contracts';
-import { wake } from '@nebo/lifecycle';
+import { wake, wakeAll } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
 import type { ObservedBackup, ObservedMachine } from './messages.js';
 
-/** So many at once come from an agent that starts, or one that was away. */
-const fewItems = 20;
+/** Machines in one transaction: it must not hold many at once for long. */
+const atOnce = 100;
 
 /**
  * What a region saw, written beside what is wanted of it. A message may be lost, doubled or late: an older generation or
@@ -24,14 +24,32 @@ export class ObservedService {
    * @throws ApiError 409 `stale_epoch`
    */
   async take(agent: AgentIdentity, items: readonly (ObservedMachine | ObservedBackup)[]): Promise<number> {
-    const known = items.length < fewItems ? new Set<string>() : await this.repeated(agent, items);
-    let taken = known.size;
-    // One transaction each: a batch must not hold many machines at once.
+    // What is said twice of one machine goes one by one, in the order in which it was said.
+    const times = new Map<string, number>();
+    for (const { id } of items) times.set(id, (times.get(id) ?? 0) + 1);
+    const machines = items.filter(
+      (item) => item.kind === 'vm' && times.get(item.id) === 1,
+    ) as ObservedMachine[];
+    let taken = 0;
+    const done = new Set<string>();
+    for (let from = 0; from < machines.length; from += atOnce) {
+      const batch = machines.slice(from, from + atOnce);
+      const written = await this.database.transaction(async (tx) => {
+        await this.epochs.check(tx, agent);
+        return this.machines(tx, agent, batch, true);
+      });
+      for (const { id, taken: isTaken } of written) {
+        done.add(id);
+        taken += Number(isTaken);
+      }
+    }
+    // What somebody else is writing now is waited for, one transaction each.
     for (const item of items) {
-      if (known.has(item.id)) continue;
+      if (done.has(item.id)) continue;
       taken += await this.database.transaction(async (tx) => {
         await this.epochs.check(tx, agent);
-        return item.kind === 'vm' ? this.machine(tx, agent, item) : this.backup(tx, agent, item);
+        if (item.kind === 'backup') return this.backup(tx, agent, item);
+        return Number((await this.machines(tx, agent, [item], false))[0]?.taken ?? false);
       });
     }
     if (items.length === 0) await this.database.transaction((tx) => this.epochs.check(tx, agent));
@@ -39,55 +57,43 @@ export class ObservedService {
   }
 
   /**
-   * What an agent says of all its machines when it starts is mostly what it said before: that is noted in one statement, and
-   * nobody is woken for it. Machines that somebody else is writing wait for their turn.
-   * @returns the ids that are done with
+   * @param skips leaves out machines that somebody else is writing
+   * @returns the machines that were looked at, and whether the word was newer than what was known
    */
-  private repeated(
-    agent: AgentIdentity,
-    items: readonly (ObservedMachine | ObservedBackup)[],
-  ): Promise<Set<string>> {
-    // What is said twice of one machine goes the long way: only one of the two may be a repeat.
-    const times = new Map<string, number>();
-    for (const { id } of items) times.set(id, (times.get(id) ?? 0) + 1);
-    const said = items.filter(({ kind, id }) => kind === 'vm' && times.get(id) === 1);
-    return this.database.transaction(async (tx) => {
-      await this.epochs.check(tx, agent);
-      const rows = await tx.query<{ id: string }>(
-        `with same as (
-           select v.id, s.at from vm v join jsonb_to_recordset($2::jsonb)
-             as s (id uuid, generation int, state text, reason text, facts jsonb, at timestamptz) on s.id = v.id
-           where v.region_id = $1::uuid and v.handed and not v.gone and s.generation = v.generation
-             and v.observed_generation = s.generation and v.observed_state = s.state and v.observed_facts = s.facts
-             and v.observed_reason is not distinct from s.reason and s.at > v.observed_at
-           order by v.id for update of v skip locked)
-         update vm v set observed_at = same.at, received_at = now() from same where v.id = same.id returning v.id`,
-        [agent.region_id, JSON.stringify(said)],
-      );
-      return new Set(rows.map(({ id }) => id));
-    });
-  }
-
-  private async machine(tx: Sql, { region_id }: AgentIdentity, item: ObservedMachine): Promise<number> {
-    const rows = await tx.query<{ news: boolean }>(
-      `with before as (
-         select id, observed_generation, observed_state, observed_facts from vm
-         where id = $1::uuid and region_id = $2::uuid for update)
-       update vm v set observed_generation = $3::int, observed_state = $4, observed_reason = $5, observed_facts = $6::jsonb,
-         observed_at = $7::timestamptz, received_at = now()
-       from before b
-       where v.id = b.id and v.handed and $3::int <= v.generation
-         and (v.observed_generation is null or $3::int > v.observed_generation
-           or ($3::int = v.observed_generation and not (v.gone and v.observed_state = 'gone')
-             -- The agent's clock may be set back: a minute after the last word, any word is newer.
-             and ($7::timestamptz > v.observed_at or v.received_at < now() - interval '1 minute')))
-       returning (b.observed_generation, b.observed_state, b.observed_facts)
-         is distinct from (v.observed_generation, v.observed_state, v.observed_facts) as news`,
-      [item.id, region_id, item.generation, item.state, item.reason, JSON.stringify(item.facts), item.at],
+  private async machines(
+    tx: Sql,
+    { region_id }: AgentIdentity,
+    said: readonly ObservedMachine[],
+    skips: boolean,
+  ): Promise<{ id: string; taken: boolean }[]> {
+    const rows = await tx.query<{ id: string; news: boolean | null }>(
+      `with said as materialized (select * from jsonb_to_recordset($2::jsonb)
+           as s (id uuid, generation int, state text, reason text, facts jsonb, at timestamptz)),
+       before as materialized (
+         select v.id, v.observed_generation, v.observed_state, v.observed_facts from vm v
+         where v.id in (select id from said) and v.region_id = $1::uuid
+         order by v.id for update ${skips ? 'skip locked' : ''}),
+       written as (
+         update vm v set observed_generation = s.generation, observed_state = s.state, observed_reason = s.reason,
+           observed_facts = s.facts, observed_at = s.at, received_at = now()
+         from before b join said s on s.id = b.id
+         where v.id = b.id and v.handed and s.generation <= v.generation
+           and (v.observed_generation is null or s.generation > v.observed_generation
+             or (s.generation = v.observed_generation and not (v.gone and v.observed_state = 'gone')
+               -- The agent's clock may be set back: a minute after the last word, any word is newer.
+               and (s.at > v.observed_at or v.received_at < now() - interval '1 minute')))
+         returning v.id, (b.observed_generation, b.observed_state, b.observed_facts)
+           is distinct from (v.observed_generation, v.observed_state, v.observed_facts) as news)
+       select b.id, w.news from before b left join written w on w.id = b.id`,
+      [region_id, JSON.stringify(said)],
     );
     // The full report after an outage says mostly what is known; it must not have every machine looked at again.
-    if (rows[0]?.news) await wake(tx, 'vm', item.id);
-    return rows.length;
+    await wakeAll(
+      tx,
+      'vm',
+      rows.filter(({ news }) => news === true).map(({ id }) => id),
+    );
+    return rows.map(({ id, news }) => ({ id, taken: news !== null }));
   }
 
   /** `ready` and `failed` are final for their generation; there is no order of times to keep. */

@@ -6,6 +6,11 @@ import { userDataContext } from '../vms/vm-orders.service.js';
 import { effectivePower } from '../vms/vm.rows.js';
 import type { Topic } from '../shared/topics.js';
 
+/** What was locked is looked at again after so many milliseconds, whether its holder says something or not. */
+const skippedMs = 100;
+
+const gather = () => new Promise((resolve) => setTimeout(resolve, 20));
+
 /** Machines in a page of a full answer. */
 const pageSize = 2_000;
 
@@ -70,10 +75,13 @@ export class WantedService {
     const end = Date.now() + waitMs;
     try {
       for (;;) {
-        const answer = await this.database.transaction((tx) => this.read(tx, agent, since, next));
+        const { skipped, ...answer } = await this.database.transaction((tx) =>
+          this.read(tx, agent, since, next),
+        );
         const left = end - Date.now();
         if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;
-        await ear.next(left, over);
+        // What changes in a burst is told in one answer.
+        if (await ear.next(skipped ? Math.min(left, skippedMs) : left, over)) await gather();
       }
     } finally {
       ear.close();
@@ -85,11 +93,14 @@ export class WantedService {
     agent: AgentIdentity,
     since: string | null,
     next: string | null,
-  ): Promise<WantedAnswer> {
-    await this.epochs.check(tx, agent);
-    await tx.query('select number_backups($1::uuid)::text as numbered', [agent.region_id]);
-    const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
+  ): Promise<WantedAnswer & { skipped: boolean }> {
+    await this.epochs.check(tx, agent, false);
+    const [feed] = await tx.query<Feed & { skipped: boolean }>('select * from feed_now($1::uuid)', [
+      agent.region_id,
+    ]);
     const after = next === null ? numberAfter(feed!, since) : null;
+    if (after !== null && after >= feed!.top)
+      return { cursor: cursorOf(feed!), full: false, items: [], next: null, skipped: feed!.skipped };
     const rows = await tx.query<Row>(
       `select v.id, v.generation, v.gone, v.account_id, v.name, v.hostname, v.vcpu, v.memory_mb, v.disk_gb, v.image_id,
          m.filename, json_build_object('sha256', m.sha256, 'bytes', m.bytes) as image_blob,
@@ -105,7 +116,8 @@ export class WantedService {
     const items = rows.map((row) => this.wanted(row));
     const more = after === null && rows.length === pageSize ? rows.at(-1)!.id : null;
     if (more === null) items.push(...(await this.backups(tx, agent.region_id, after)));
-    return { cursor: cursorOf(feed!), full: after === null, items, next: more };
+    const { skipped } = feed!;
+    return { cursor: cursorOf(feed!), full: after === null, items, next: more, skipped };
   }
 
   /**

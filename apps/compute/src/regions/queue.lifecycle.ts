@@ -49,7 +49,7 @@ export class RegionQueueLifecycle extends Lifecycle<{ id: string }> {
     await this.capacity.lacking(tx, region, { vcpu: 0, memory_mb: 0, disk_gb: 0 }, false);
     const [head] = await tx.query<Waiting>(
       `select v.id, v.vcpu, v.memory_mb, v.disk_gb from vm v join region r on r.id = v.region_id
-       where v.region_id = $1::uuid and v.phase = 'queued' and v.deleted_at is null and not v.placed
+       where v.region_id = $1::uuid and v.queued_at is not null and v.phase = 'queued' and v.deleted_at is null and not v.placed
          and region_holds(r, v.vcpu, v.memory_mb, v.disk_gb, $2::int)
        order by v.queued_at, v.id limit 1`,
       [region, this.capacity.overcommit],

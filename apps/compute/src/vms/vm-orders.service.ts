@@ -166,10 +166,6 @@ export class VmOrdersService {
     if (!region) throw referenceNotFound('cluster_id');
     const plan = await this.catalogue.plan(body.vm_plan_id);
     const image = source?.image ?? (await this.catalogue.image(body.image_id, region.id));
-    await this.database.transaction(
-      (tx) => this.keys.linesOf(tx, caller, body.ssh_key_ids ?? []),
-      caller.account_id,
-    );
     for (const { vpc_id } of interfaces) if (vpc_id != null) await this.checkVpc(caller, vpc_id);
     const size = sizeOf(body, plan, image);
     const order: Order = {
@@ -182,6 +178,9 @@ export class VmOrdersService {
       interfaces,
       ...size,
     };
+    const keyIds = body.ssh_key_ids ?? [];
+    if (keyIds.length > 0)
+      await this.database.transaction((tx) => this.keys.linesOf(tx, caller, keyIds), caller.account_id);
     await this.checkName(caller, project_id, body.name);
     return order;
   }
@@ -205,16 +204,11 @@ export class VmOrdersService {
 
   /** Asked before the money; the unique index has the last word. @throws ApiError 409 `name_taken` */
   private async checkName({ account_id }: KeyIdentity, project_id: string, name: string): Promise<void> {
-    const [taken] = await this.database.transaction(
-      (tx) =>
-        tx.query(
-          `select 1 as taken from vm where account_id = $1::uuid and project_id = $2::uuid and name_key = $3
-             and not unlisted`,
-          [account_id, project_id, nameKey(name)],
-        ),
-      account_id,
+    const [row] = await this.database.query<{ taken: boolean }>(
+      'select vm_name_taken($1::uuid, $2::uuid, $3) as taken',
+      [account_id, project_id, nameKey(name)],
     );
-    if (taken) throw nameIsTaken(name);
+    if (row!.taken) throw nameIsTaken(name);
   }
 
   private async write(

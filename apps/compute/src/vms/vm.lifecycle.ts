@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { say } from '@nebo/bus';
 import type { VmEvent } from '@nebo/contracts';
 import { type Change, hours, Lifecycle, minutes, type Outcome, start, State, wake } from '@nebo/lifecycle';
-import { Database, type Sql } from '@nebo/persistence';
+import type { Sql } from '@nebo/persistence';
 import { periodEnd } from '../catalogue/prices.js';
 import { says } from '../events.js';
 import { Capacity } from '../regions/capacity.service.js';
@@ -24,7 +24,6 @@ export class VmLifecycle extends Lifecycle<VmRow> {
   override readonly kind = 'vm';
 
   constructor(
-    private readonly database: Database,
     private readonly capacity: Capacity,
     private readonly money: VmMoney,
     private readonly ports: VmPorts,
@@ -39,12 +38,33 @@ export class VmLifecycle extends Lifecycle<VmRow> {
   }
 
   /** The phase stands in the machine's own row; the reason of an end that is bad stays. */
-  override async changed(tx: Sql, id: string, { to, reason }: Change): Promise<void> {
+  override async changed(
+    tx: Sql,
+    id: string,
+    { to, reason }: Change,
+    { placed, admitted, period }: Written = {},
+  ): Promise<void> {
     if (to === null) return;
+    // One statement for all of it: each rewrites the row.
     await tx.query(
       `update vm set phase = $2, updated_at = now(),
-         reason = coalesce($3, case when $2 in ('refunding', 'error') then reason end) where id = $1::uuid`,
-      [id, to, reason],
+         reason = coalesce($3, case when $2 in ('refunding', 'error') then reason end),
+         queued_at = case when $2 = 'queued' then coalesce(queued_at, clock_timestamp()) end,
+         placed = placed or ($4::boolean and deleted_at is null),
+         admitted = admitted or ($5::boolean and deleted_at is null),
+         provisioned_at = case when $6::boolean then now() else provisioned_at end,
+         paid_from = coalesce($7::timestamptz, paid_from), paid_until = coalesce($8::timestamptz, paid_until)
+       where id = $1::uuid`,
+      [
+        id,
+        to,
+        reason,
+        placed ?? false,
+        admitted ?? false,
+        period !== undefined,
+        period?.from ?? null,
+        period?.until ?? null,
+      ],
     );
   }
 
@@ -58,24 +78,16 @@ export class VmLifecycle extends Lifecycle<VmRow> {
     if (vm.ephemeral) return this.go('attaching');
     const refused = await this.money.capture(vm, vm.amount);
     if (refused !== null) return this.fail(refused, 'refunding');
-    const lacking = vm.placed ? null : await this.database.transaction((tx) => this.place(tx, vm));
-    if (lacking === null) return this.go('attaching');
-    const waits = `The region has no room for it yet: ${lacking}. It is made as soon as there is room, in the order of the orders; its paid period begins then. The money goes back after 24 hours, or when it is deleted.`;
-    return this.fail(waits, 'queued', (tx) =>
-      tx.query('update vm set queued_at = coalesce(queued_at, clock_timestamp()) where id = $1::uuid', [
-        vm.id,
-      ]),
-    );
+    return vm.placed ? this.go('attaching') : this.within((tx) => this.place(tx, vm));
   }
 
-  /** @returns what the region lacks; null when the machine has its place */
-  private async place(tx: Sql, vm: VmRow): Promise<string | null> {
+  private async place(tx: Sql, vm: VmRow): Promise<Outcome> {
     // Before the region's row, as everywhere: in another order two of them could wait for each other.
     await tx.query('select 1 as held from vm where id = $1::uuid for update', [vm.id]);
     const lacking = await this.capacity.lacking(tx, vm.region_id, vm, true);
-    if (lacking === null)
-      await tx.query('update vm set placed = true where id = $1::uuid and deleted_at is null', [vm.id]);
-    return lacking;
+    if (lacking === null) return this.go('attaching', writes({ placed: true }));
+    const waits = `The region has no room for it yet: ${lacking}. It is made as soon as there is room, in the order of the orders; its paid period begins then. The money goes back after 24 hours, or when it is deleted.`;
+    return this.fail(waits, 'queued');
   }
 
   /** Paid, and without room: the region's queue gives it its place (`queue.lifecycle.ts`). */
@@ -100,14 +112,18 @@ export class VmLifecycle extends Lifecycle<VmRow> {
         return this.fail(`Its floating IP could not be ordered: ${refused}.`, 'refunding');
     }
     const floating = await this.ports.floatingIps(vm);
-    return this.go('provisioning', async (tx) => {
-      for (const [id, vpcId, mac, address] of claimed)
-        await tx.query(
-          'update vm_interface set vpc_id = $2::uuid, mac = $3, address = $4, fip = $5::jsonb where id = $1::uuid',
-          [id, vpcId, mac, address, JSON.stringify(floating.get(id) ?? null)],
-        );
-      await tx.query('update vm set admitted = true where id = $1::uuid and deleted_at is null', [vm.id]);
-    });
+    return this.rest(
+      'provisioning',
+      async (tx) => {
+        for (const [id, vpcId, mac, address] of claimed)
+          await tx.query(
+            'update vm_interface set vpc_id = $2::uuid, mac = $3, address = $4, fip = $5::jsonb where id = $1::uuid',
+            [id, vpcId, mac, address, JSON.stringify(floating.get(id) ?? null)],
+          );
+        return { admitted: true } satisfies Written;
+      },
+      'no region has begun it',
+    );
   }
 
   @State({ deadline: minutes(20), onMissed: 'refunding' })
@@ -121,22 +137,16 @@ export class VmLifecycle extends Lifecycle<VmRow> {
         Infinity,
         vm.observed_state ? 'the region has not started it' : 'no region has begun it',
       );
-    return this.go('living', async (tx) => {
-      await tx.query('update vm set provisioned_at = now() where id = $1::uuid', [vm.id]);
-      await endRestore(tx, vm);
-      if (!vm.ephemeral) await this.beginPeriod(tx, vm);
+    return this.rest('living', async (tx) => {
+      if (vm.restoring) await endRestore(tx, vm);
       await say(tx, says.vmProvisioned(eventOf(vm), { account: vm.account_id }));
+      if (vm.ephemeral) return { period: {} } satisfies Written;
+      // The paid time begins now: nobody pays for the time that it took to make the machine.
+      const from = new Date();
+      const until = periodEnd(from, periodOf(vm));
+      await start(tx, 'vm_period', vm.id, 'paid', until);
+      return { period: { from, until } } satisfies Written;
     });
-  }
-
-  /** The paid time begins now: nobody pays for the time that it took to make the machine. */
-  private async beginPeriod(tx: Sql, vm: VmRow): Promise<void> {
-    const from = new Date();
-    await tx.query(
-      'update vm set paid_from = $2::timestamptz, paid_until = $3::timestamptz where id = $1::uuid',
-      [vm.id, from, periodEnd(from, periodOf(vm))],
-    );
-    await start(tx, 'vm_period', vm.id, 'paid');
   }
 
   @State()
@@ -234,6 +244,17 @@ export class VmLifecycle extends Lifecycle<VmRow> {
     });
   }
 }
+
+/** What a change of state writes into the machine's row with it. */
+interface Written {
+  placed?: boolean;
+  admitted?: boolean;
+  /** It has run for the first time; the period that is paid, unless it is billed by the second. */
+  period?: { from?: Date; until?: Date };
+}
+
+/** An effect that is nothing but that. */
+const writes = (written: Written) => () => Promise.resolve(written);
 
 /** The region has made its disk of the backup. */
 const isRestored = (vm: VmRow): boolean =>

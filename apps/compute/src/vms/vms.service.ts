@@ -12,7 +12,7 @@ import {
   type VMStartRequest,
 } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
-import { Database, type Sql } from '@nebo/persistence';
+import { BatchedRead, Database, type Sql, type SqlValue } from '@nebo/persistence';
 import {
   ApiError,
   conflict,
@@ -41,6 +41,10 @@ export type PowerVerb = 'start' | 'stop' | 'restart';
 /** Machines: what their owners want of them. What becomes of it is the lifecycle's and the region's. */
 @Injectable()
 export class VmsService {
+  private readonly reads = new BatchedRead((keys: { account: string; id: string }[]) =>
+    this.readSeveral(keys),
+  );
+
   constructor(
     private readonly database: Database,
     private readonly renewals: VmRenewals,
@@ -57,17 +61,30 @@ export class VmsService {
   }
 
   /** The same with the addresses that it had when it was made: for those who wait for a status. @throws ApiError 404 */
-  look(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1VM> {
+  async look(caller: KeyIdentity, projectId: string | null, id: string): Promise<V1VM> {
     const [vmId, project] = [pathId(id), projectId && pathId(projectId)];
-    return this.database.transaction(async (tx) => {
-      const [row] = await tx.query<VmRow>(
-        `select ${vmColumns} from vm v where v.id = $1::uuid and v.account_id = $2::uuid and not v.unlisted
-           and ($3::uuid is null or v.project_id = $3::uuid)`,
-        [vmId, caller.account_id, project],
+    const row = await this.reads.get({ account: caller.account_id, id: vmId });
+    if (!row || (project !== null && row.project_id !== project)) throw notFound();
+    return vmRecord(row);
+  }
+
+  /** Those that are asked for at the same moment, one transaction for each account. */
+  private async readSeveral(keys: readonly { account: string; id: string }[]): Promise<(VmRow | null)[]> {
+    const found = new Map<string, VmRow>();
+    for (const account of new Set(keys.map((key) => key.account))) {
+      const ids = keys.filter((key) => key.account === account).map(({ id }) => id);
+      const rows = await this.database.transaction(
+        (tx) =>
+          tx.query<VmRow>(
+            `select ${vmColumns} from vm v
+             where v.id = any($1::uuid[]) and v.account_id = $2::uuid and not v.unlisted`,
+            [ids, account],
+          ),
+        account,
       );
-      if (!row) throw notFound();
-      return vmRecord(row);
-    }, caller.account_id);
+      for (const row of rows) found.set(`${account} ${row.id}`, row);
+    }
+    return keys.map(({ account, id }) => found.get(`${account} ${id}`) ?? null);
   }
 
   /** A page of what the key may see, oldest first. A project that is none has nothing. */
@@ -76,26 +93,33 @@ export class VmsService {
     const project = projectId && idOrNull(projectId);
     if (seen === null || (projectId !== null && !project)) return pageOf([], 0, page);
     const { records, total } = await this.database.transaction(async (tx) => {
-      const where = `v.account_id = $1::uuid and not v.unlisted
-        and ($2::uuid[] is null or v.project_id = any($2::uuid[]) or v.id = any($3::uuid[]))
-        and v.project_id <> all($4::uuid[]) and v.id <> all($5::uuid[])
-        and ($6::uuid[] is null or v.project_id = any($6::uuid[])) and ($7::uuid is null or v.project_id = $7::uuid)`;
-      const values = [
-        caller.account_id,
-        seen.allowProjects,
-        seen.allowIds,
-        seen.denyProjects,
-        seen.denyIds,
-        seen.withinProjects,
-        project,
-      ];
+      // Compared is only what the policy says: a page from the middle walks the index up to there.
+      const values: SqlValue[] = [caller.account_id];
+      const where = ['v.account_id = $1::uuid', 'not v.unlisted'];
+      const narrow = (condition: (parameter: string) => string, value: SqlValue) =>
+        where.push(condition(`$${values.push(value)}`));
+      if (project !== null) narrow((of) => `v.project_id = ${of}::uuid`, project);
+      if (!isAll(seen)) {
+        if (seen.allowProjects !== null) {
+          const projects = `$${values.push(seen.allowProjects)}::uuid[]`;
+          narrow((of) => `(v.project_id = any(${projects}) or v.id = any(${of}::uuid[]))`, seen.allowIds);
+        }
+        narrow((of) => `v.project_id <> all(${of}::uuid[])`, seen.denyProjects);
+        narrow((of) => `v.id <> all(${of}::uuid[])`, seen.denyIds);
+        if (seen.withinProjects !== null)
+          narrow((of) => `v.project_id = any(${of}::uuid[])`, seen.withinProjects);
+      }
+      const listed = where.join(' and ');
       const [{ total } = { total: 0 }] = isAll(seen)
         ? await tx.query<{ total: number }>(
             `select coalesce(sum(machines), 0)::int as total from vm_count
              where account_id = $1::uuid and ($2::uuid is null or project_id = $2::uuid)`,
             [caller.account_id, project],
           )
-        : await tx.query<{ total: number }>(`select count(*)::int as total from vm v where ${where}`, values);
+        : await tx.query<{ total: number }>(
+            `select count(*)::int as total from vm v where ${listed}`,
+            values,
+          );
       // Counted from the nearer end, by the index alone: the last page of 100,000 costs what the first one does.
       const left = Math.max(0, total - page.offset);
       const isNearEnd = left < page.offset;
@@ -103,7 +127,8 @@ export class VmsService {
       const [way, skip] = isNearEnd ? ['desc', left - limit] : ['asc', page.offset];
       const rows = await tx.query<VmRow>(
         `with page as materialized (
-           select v.id from vm v where ${where} order by v.created_at ${way}, v.id ${way} limit $8::int offset $9::int)
+           select v.id from vm v where ${listed} order by v.created_at ${way}, v.id ${way}
+           limit $${values.length + 1}::int offset $${values.length + 2}::int)
          select ${vmColumns} from page join vm v on v.id = page.id order by v.created_at, v.id`,
         [...values, limit, skip],
       );

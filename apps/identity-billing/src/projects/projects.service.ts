@@ -12,7 +12,7 @@ import {
   type V1ProjectCreate,
   type V1ProjectUpdate,
 } from '@nebo/contracts';
-import { prismaSql } from '@nebo/persistence';
+import { Database, prismaSql } from '@nebo/persistence';
 import {
   ApiError,
   conflict,
@@ -39,6 +39,7 @@ const keepers = ['apps-builder', 'compute'] as const;
 export class ProjectsService {
   constructor(
     private readonly prisma: PrismaService,
+    private readonly database: Database,
     private readonly audit: AuditService,
     private readonly peers: Peers,
     @Inject(RUNTIME) private readonly runtime: Runtime,
@@ -219,20 +220,15 @@ export class ProjectsService {
   async owner(id: string, settled = false): Promise<Owner> {
     const projectId = asUuid(id);
     if (!projectId) throw notFound();
-    return this.prisma.forAccount('system', async (tx) => {
-      const isFree =
-        !settled ||
-        (
-          await prismaSql(tx).query('select 1 from project where id = $1::uuid for key share skip locked', [
-            projectId,
-          ])
-        ).length > 0;
-      const row = await tx.project.findUnique({ where: { id: projectId } });
-      if (!row) throw notFound();
-      // It may stay: the deletion fails when something is in it.
-      if (!isFree) throw conflict('project_busy', 'the project is being deleted; try again');
-      return { account_id: row.account_id, project_id: row.id, parents: [] };
-    });
+    const [row] = await this.database.named<{ account_id: string; is_free: boolean }>(
+      'project-owner',
+      'select account_id, is_free from project_owner($1::uuid, $2::boolean)',
+      [projectId, settled],
+    );
+    if (!row) throw notFound();
+    // It may stay: the deletion fails when something is in it.
+    if (!row.is_free) throw conflict('project_busy', 'the project is being deleted; try again');
+    return { account_id: row.account_id, project_id: projectId, parents: [] };
   }
 }
 

@@ -35,7 +35,7 @@ export class ObservedService {
 
   private async vpc(tx: Sql, { region_id }: AgentIdentity, item: ObservedVpc): Promise<number> {
     const facts = item.addresses === null ? null : JSON.stringify(item.addresses);
-    const rows = await tx.query<{ news: boolean }>(
+    const rows = await tx.query<{ news: boolean; matters: boolean }>(
       `with before as (
          select id, observed_generation, observed_state, observed_reason, observed_facts from vpc
          where id = $1::uuid and region_id = $2::uuid for update)
@@ -48,12 +48,15 @@ export class ObservedService {
              -- The agent's clock may be set back: a minute after the last word, any word is newer.
              and ($6::timestamptz > v.observed_at or v.received_at < now() - interval '1 minute')))
        returning (b.observed_generation, b.observed_state, b.observed_reason, b.observed_facts)
-         is distinct from (v.observed_generation, v.observed_state, v.observed_reason, v.observed_facts) as news`,
+         is distinct from (v.observed_generation, v.observed_state, v.observed_reason, v.observed_facts) as news,
+         (b.observed_state, b.observed_reason) is distinct from (v.observed_state, v.observed_reason)
+         or v.deleted_at is not null as matters`,
       [item.id, region_id, item.generation, item.state, item.reason, item.at, facts],
     );
     // What is reported again says mostly what is known.
     if (rows[0]?.news) {
-      await wake(tx, 'vpc', item.id);
+      // A port more or less is nothing to the network's own life.
+      if (rows[0].matters) await wake(tx, 'vpc', item.id);
       await this.wakeAddresses(tx, item.id, facts);
     }
     return rows.length;

@@ -5,6 +5,11 @@ import { Database, type Sql } from '@nebo/persistence';
 import { addressText, subnetOf } from '../vpcs/subnet.js';
 import type { Topic } from '../shared/topics.js';
 
+/** What was locked is looked at again after so many milliseconds, whether its holder says something or not. */
+const skippedMs = 100;
+
+const gather = () => new Promise((resolve) => setTimeout(resolve, 20));
+
 /** VPCs in a page of a full answer. */
 const pageSize = 200;
 
@@ -47,10 +52,13 @@ export class WantedService {
     const end = Date.now() + waitMs;
     try {
       for (;;) {
-        const answer = await this.database.transaction((tx) => this.read(tx, agent, since, next));
+        const { skipped, ...answer } = await this.database.transaction((tx) =>
+          this.read(tx, agent, since, next),
+        );
         const left = end - Date.now();
         if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;
-        await ear.next(left, over);
+        // What changes in a burst is told in one answer.
+        if (await ear.next(skipped ? Math.min(left, skippedMs) : left, over)) await gather();
       }
     } finally {
       ear.close();
@@ -62,10 +70,14 @@ export class WantedService {
     agent: AgentIdentity,
     since: string | null,
     next: string | null,
-  ): Promise<WantedAnswer> {
-    await this.epochs.check(tx, agent);
-    const [feed] = await tx.query<Feed>('select * from number_wanted($1::uuid)', [agent.region_id]);
+  ): Promise<WantedAnswer & { skipped: boolean }> {
+    await this.epochs.check(tx, agent, false);
+    const [feed] = await tx.query<Feed & { skipped: boolean }>('select * from feed_now($1::uuid)', [
+      agent.region_id,
+    ]);
     const after = next === null ? numberAfter(feed!, since) : null;
+    if (after !== null && after >= feed!.top)
+      return { cursor: cursorOf(feed!), full: false, items: [], next: null, skipped: feed!.skipped };
     const rows = await tx.query<WantedRow>(
       `select v.id, v.account_id, v.generation, v.deleted_at is not null as gone, v.subnet::text as subnet,
          coalesce((select json_agg(json_build_object('id', p.id, 'mac', p.mac::text, 'address', host(p.address)) order by p.address)
@@ -82,7 +94,8 @@ export class WantedService {
       after === null ? [agent.region_id, next] : [agent.region_id, after.toString()],
     );
     const more = after === null && rows.length === pageSize ? rows.at(-1)!.id : null;
-    return { cursor: cursorOf(feed!), full: after === null, items: rows.map(wantedVpc), next: more };
+    const { skipped } = feed!;
+    return { cursor: cursorOf(feed!), full: after === null, items: rows.map(wantedVpc), next: more, skipped };
   }
 }
 

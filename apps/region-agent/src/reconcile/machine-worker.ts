@@ -105,15 +105,15 @@ export class MachineWorker implements Worker {
   private async make(item: WantedMachine, signal: AbortSignal): Promise<void> {
     const { generation, spec } = item;
     const { driver, blobs } = this.parts;
-    const creating = () => this.report(generation, 'creating', null, {});
+    const creating = () => this.report(generation, 'creating', null, {}, false, true);
     let seen = await driver.ensure(this.id, spec, { signal, creating, blobs });
     if (spec.power === 'running' && seen.state === 'stopped') {
-      this.seen(generation, 'starting', seen);
+      this.seen(generation, 'starting', seen, true);
       seen = await driver.power(this.id, 'start', spec, spec.boot, signal);
     } else if (spec.power === 'running' && seen.facts.boot < spec.boot) {
       seen = await driver.power(this.id, 'restart', spec, spec.boot, signal);
     } else if (spec.power === 'stopped' && seen.state === 'running') {
-      this.seen(generation, 'stopping', seen);
+      this.seen(generation, 'stopping', seen, true);
       seen = await driver.power(this.id, 'stop', spec, spec.boot, signal);
     }
     signal.throwIfAborted();
@@ -135,8 +135,13 @@ export class MachineWorker implements Worker {
     ).unref();
   }
 
-  private seen(generation: number, state: MachineState, { facts }: MachineObservation): void {
-    this.report(generation, state, null, facts);
+  private seen(
+    generation: number,
+    state: MachineState,
+    { facts }: MachineObservation,
+    passing = false,
+  ): void {
+    this.report(generation, state, null, facts, false, passing);
   }
 
   private report(
@@ -145,6 +150,7 @@ export class MachineWorker implements Worker {
     reason: string | null,
     facts: Partial<MachineFacts>,
     last = false,
+    passing = false,
   ): void {
     const { driver, reporter } = this.parts;
     const said = { driver: driver.name, real: driver.real, ...facts };
@@ -153,6 +159,6 @@ export class MachineWorker implements Worker {
     // The control plane that asks again whether something is gone wants to hear it again.
     if (words === this.reported && !last) return;
     this.reported = words;
-    reporter.report(observation, last);
+    reporter.report(observation, last, passing);
   }
 }

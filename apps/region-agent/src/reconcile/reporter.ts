@@ -6,12 +6,29 @@ import { Backoff, ignoreAbort, settledWithin, sleep } from '../system/timing.js'
 /** An observation before the reporter stamps it. */
 export type Observation = Omit<Observed, 'at'>;
 
+/** Reports of so many milliseconds travel together. */
+const gatherMs = 25;
+/** What is only on the way to somewhere is said when it still is after so many milliseconds. */
+const passingMs = 300;
+
+/** Reports in one call. */
+const atOnce = 100;
+
+interface Entry {
+  item: Observed;
+  last: boolean;
+  /** Not sent before; `performance.now()`. */
+  from: number;
+}
+
 /**
  * Keeps the latest observation of every id and sends what has not been taken yet. After a lost control plane all of them
  * are sent again, since it may have been restored from a backup.
  */
 export class Reporter {
-  private readonly latest = new Map<string, { item: Observed; sent: boolean; last: boolean }>();
+  private readonly latest = new Map<string, Entry>();
+  /** Keys of what has not been taken; the others need not be looked through. */
+  private readonly unsent = new Set<string>();
   private readonly stopping = new AbortController();
   private running: Promise<void> | null = null;
   private readonly waiters = new Set<() => void>();
@@ -22,10 +39,17 @@ export class Reporter {
     private readonly onSuperseded: () => void,
   ) {}
 
-  /** Reports; `last` when nothing more will be said of this id, which is then forgotten once taken. */
-  report(observation: Observation, last = false): void {
+  /**
+   * Reports.
+   * @param last nothing more will be said of this id, which is then forgotten once taken
+   * @param passing a state that something else follows at once, as a rule: then only that is said
+   */
+  report(observation: Observation, last = false, passing = false): void {
     const item: Observed = { ...observation, at: new Date().toISOString() };
-    this.latest.set(key(observation.kind, observation.id), { item, sent: false, last });
+    const from = performance.now() + (passing ? passingMs : 0);
+    const about = key(observation.kind, observation.id);
+    this.latest.set(about, { item, last, from });
+    this.unsent.add(about);
     this.kick();
   }
 
@@ -33,7 +57,7 @@ export class Reporter {
   taken(kind: AgentKind, id: string, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const look = () => {
-        const waits = this.latest.get(key(kind, id))?.sent === false;
+        const waits = this.unsent.has(key(kind, id));
         if (waits && !signal.aborted) return;
         this.waiters.delete(look);
         signal.removeEventListener('abort', look);
@@ -48,15 +72,17 @@ export class Reporter {
 
   /** Sends everything again. */
   resend(): void {
-    for (const entry of this.latest.values()) entry.sent = false;
+    for (const about of this.latest.keys()) this.unsent.add(about);
     this.kick();
   }
 
   /** Waits until all has been taken, at most `ms`, then ends. */
   async stop(ms: number): Promise<void> {
+    // There is no time left to wait for what follows.
+    for (const entry of this.latest.values()) entry.from = 0;
     const idle = new Promise<void>((resolve) => {
       const look = () => {
-        if (![...this.latest.values()].some((entry) => !entry.sent)) resolve();
+        if (this.unsent.size === 0) resolve();
       };
       this.waiters.add(look);
       look();
@@ -70,7 +96,7 @@ export class Reporter {
     if (this.stopping.signal.aborted) return;
     this.running ??= this.pump().finally(() => {
       this.running = null;
-      if ([...this.latest.values()].some((entry) => !entry.sent)) this.kick();
+      if (this.unsent.size > 0) this.kick();
     });
   }
 
@@ -78,10 +104,10 @@ export class Reporter {
     const signal = this.stopping.signal;
     const backoff = new Backoff(200, 5_000);
     while (!signal.aborted) {
-      // One turn of the loop lets reports that belong together travel together.
-      await sleep(10, signal).catch(ignoreAbort);
-      const batch = [...this.latest.entries()].filter(([, entry]) => !entry.sent).slice(0, 100);
-      if (batch.length === 0) return;
+      await sleep(gatherMs, signal).catch(ignoreAbort);
+      if (this.unsent.size === 0) return;
+      const batch = this.due();
+      if (batch.length === 0) continue;
       try {
         await this.send(
           batch.map(([, entry]) => entry.item),
@@ -99,13 +125,26 @@ export class Reporter {
         continue;
       }
       backoff.reset();
-      for (const [id, entry] of batch) {
-        entry.sent = true;
-        // A newer observation may have replaced it meanwhile.
-        if (entry.last && this.latest.get(id) === entry) this.latest.delete(id);
+      for (const [about, entry] of batch) {
+        // A newer observation may have replaced it meanwhile, and is still to be sent.
+        if (this.latest.get(about) !== entry) continue;
+        this.unsent.delete(about);
+        if (entry.last) this.latest.delete(about);
       }
       for (const tell of this.waiters) tell();
     }
+  }
+
+  private due(): [about: string, entry: Entry][] {
+    const now = performance.now();
+    const found: [string, Entry][] = [];
+    for (const about of this.unsent) {
+      const entry = this.latest.get(about)!;
+      if (entry.from > now) continue;
+      found.push([about, entry]);
+      if (found.length === atOnce) break;
+    }
+    return found;
   }
 }
 
