@@ -58,6 +58,9 @@ import { CommitStatusLifecycle } from './sources/commit-status.lifecycle.js';
 import { HookLifecycle } from './sources/hook.lifecycle.js';
 import { PushLifecycle } from './sources/push.lifecycle.js';
 import { SourcesService } from './sources/sources.service.js';
+import { UsageFaults } from './usage/usage-faults.js';
+import { UsageHourLifecycle } from './usage/usage-hour.lifecycle.js';
+import { UsageIntake } from './usage/usage-intake.service.js';
 import { StandingService } from './standing/standing.service.js';
 
 /**
@@ -124,6 +127,9 @@ import { StandingService } from './standing/standing.service.js';
     CommitStatusLifecycle,
     JobLifecycle,
     JobRunLifecycle,
+    UsageFaults,
+    UsageIntake,
+    UsageHourLifecycle,
     Lives.of(
       DomainLifecycle,
       CertificateLifecycle,
@@ -136,6 +142,7 @@ import { StandingService } from './standing/standing.service.js';
       CommitStatusLifecycle,
       JobLifecycle,
       JobRunLifecycle,
+      UsageHourLifecycle,
     ),
     Housekeeping,
     StandingService,

@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import {
   type AccountStanding,
+  type ComputeUsageRequest,
   identityHeader,
   type KeyIdentity,
   type RegionInfo,
@@ -29,6 +30,10 @@ export class StubBilling {
   project: { status: number; body: unknown } = { status: 200, body: {} };
   /** Accounts that are not in order. */
   standing: AccountStanding[] = [];
+  /** Parts of hours that were charged, by operation id; how often each came; answers that are still to be lost. */
+  readonly usage = new Map<string, ComputeUsageRequest>();
+  readonly usageCalls: string[] = [];
+  loseUsage = 0;
   readonly spans = new Map<string, { open: Record<string, unknown>; closed: string | null }>();
   readonly target = new StubTarget((path, body: Record<string, string>) => {
     // Away is the money; without keys and projects no request comes here at all.
@@ -43,6 +48,17 @@ export class StubBilling {
           { id: 'replica.memory_gb.month', version: 4, amount: '220000000000', unit: 'month' },
         ],
       };
+    }
+    if (path.endsWith('/compute-usage')) {
+      const part = body as unknown as ComputeUsageRequest;
+      const known = this.usage.get(part.operation_id);
+      if (known && JSON.stringify(known) !== JSON.stringify(part))
+        return { status: 409, body: { error: { code: 'operation_reused', message: 'another one' } } };
+      this.usage.set(part.operation_id, part);
+      this.usageCalls.push(part.operation_id);
+      if (this.loseUsage-- > 0)
+        return { status: 500, body: { error: { code: 'internal_error', message: 'lost' } } };
+      return { status: 200, body: {} };
     }
     if (path.endsWith('/reserve')) {
       if (BigInt(body['amount']!) > this.available)

@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import {
+  InvalidImageReference,
   type KeyIdentity,
   type Owner,
   type PageOf,
   pageOf,
   type PageQuery,
+  parseImageReference,
   toFilter,
   type V1App,
   type V1AppCreate,
@@ -123,7 +125,7 @@ export class AppsService {
   ): Promise<OnceAnswer<V1App>> {
     const project_id = pathId(projectId);
     checkName(body.name);
-    if (body.docker_image != null && body.source_type !== 'docker_image') throw dockerImageRefused();
+    checkImage(body.docker_image, body.source_type);
     const region = await this.regions.choose(body.cluster_id);
     const vpc_id = body.vpc_id == null ? null : await this.vpcs.admit(caller, body.vpc_id, region.id);
     const git = await this.sources.admit(caller, body);
@@ -201,7 +203,7 @@ export class AppsService {
   async update(caller: KeyIdentity, projectId: string | null, id: string, body: V1AppUpdate): Promise<V1App> {
     if (body.name != null) checkName(body.name);
     const before = await this.store.as(caller.account_id, ({ db }) => this.find(db, caller, projectId, id));
-    if (body.docker_image != null && before.source_type !== 'docker_image') throw dockerImageRefused();
+    checkImage(body.docker_image, before.source_type);
     // Undefined: not sent.
     const vpc_id =
       body.vpc_id == null ? body.vpc_id : await this.vpcs.admit(caller, body.vpc_id, before.region_id);
@@ -369,5 +371,15 @@ function checkName(name: string): void {
   if (name.trim() === '') throw fieldError('name', 'must not be blank');
 }
 
-const dockerImageRefused = () =>
-  fieldError('docker_image', 'only apps with source_type docker_image have an image');
+/** @throws ApiError 422 for an image of an app that has none, and for what is no image's name */
+function checkImage(image: string | null | undefined, sourceType: string): void {
+  if (image == null) return;
+  if (sourceType !== 'docker_image')
+    throw fieldError('docker_image', 'only apps with source_type docker_image have an image');
+  try {
+    parseImageReference(image);
+  } catch (error) {
+    if (error instanceof InvalidImageReference) throw fieldError('docker_image', error.message);
+    throw error;
+  }
+}

@@ -8,6 +8,7 @@ import {
   lockApp,
   makeRevision,
   orderReplicas,
+  postponeRetirement,
   removeReplicas,
   replaceIn,
   retireReplicas,
@@ -233,7 +234,9 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   private async promote(tx: Sql, app: RolloutApp, rolling: RolloutRevision): Promise<void> {
     if ((await lockApp(tx, app.id)) === null) return;
     await tx.query(
-      'update app set current_revision_id = $2::uuid, current_build_id = $3::uuid, rolling_revision_id = null, network_fault = null where id = $1::uuid',
+      `update app set current_revision_id = $2::uuid, current_build_id = $3::uuid, rolling_revision_id = null, network_fault = null,
+         running_docker_image = b.docker_image, running_docker_image_digest = b.docker_image_digest
+       from build b where app.id = $1::uuid and b.id = $3::uuid`,
       [app.id, rolling.id, rolling.build_id],
     );
     await tx.query("update build set deploy_state = 'live', boot_error = null where id = $1::uuid", [
@@ -251,11 +254,16 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   private async keep(tx: Sql, app: RolloutApp): Promise<number> {
     if ((await lockApp(tx, app.id)) === null) return 0;
     const retired = app.replicas.filter((replica) => !replica.gone && isDue(replica.retire_in));
-    await removeReplicas(
-      tx,
-      retired.map(({ id }) => id),
-    );
+    const retiredIds = retired.map(({ id }) => id);
+    let postponed = Infinity;
+    // As long as no edge has said that it sends elsewhere, requests may still come to them.
+    if (retired.length === 0 || (await routesConfirmed(tx, app.id))) await removeReplicas(tx, retiredIds);
+    else {
+      postponed = this.settings.drainMs;
+      await postponeRetirement(tx, retiredIds, postponed);
+    }
     let again = Math.min(
+      postponed,
       ...app.replicas.map(({ gone, retire_in }) =>
         !gone && retire_in !== null && retire_in > 0 ? retire_in : Infinity,
       ),

@@ -64,6 +64,8 @@ export const nothing = (reason: string): RouteTarget => ({ kind: 'none', reason 
 export function targetOf(app: RolloutApp, revision: RolloutRevision): RouteTarget {
   const { artifact_kind, artifact_sha256, artifact_bytes } = revision;
   if (artifact_kind === 'static') return { kind: 'static', artifact_sha256, artifact_bytes };
+  // At once, whatever still runs: nobody may wake what nobody pays for.
+  if (app.suspended) return nothing('the app is suspended: the balance of its account is used up');
   const usable = app.replicas.filter((replica) => replica.revision_id === revision.id && isUsable(replica));
   const wanted = usable.filter((replica) => fits(app, replica));
   const others = usable.filter((replica) => !fits(app, replica));

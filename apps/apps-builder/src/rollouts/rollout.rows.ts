@@ -182,6 +182,14 @@ export async function retireReplicas(tx: Sql, ids: readonly string[], drainMs: n
   );
 }
 
+/** Gives replicas that were about to go their drain time anew. */
+export async function postponeRetirement(tx: Sql, ids: readonly string[], drainMs: number): Promise<void> {
+  await tx.query(
+    `update replica set retire_at = now() + $2::int * interval '1 millisecond' where id = any($1::uuid[]) and not gone`,
+    [ids, drainMs],
+  );
+}
+
 /**
  * Sets what the edge serves for all hosts of an app that are shown to be its own. Unchanged routes stay untouched, so calling
  * it again costs the edge nothing.

@@ -13,6 +13,7 @@ const keep = {
   deliveries: '30 days',
   deletedConnections: '7 days',
   jobRuns: '30 days',
+  usage: '60 days',
 } as const;
 
 /** Runs of one app that are kept at most: a job of every minute leaves 43,200 in 30 days. */
@@ -56,6 +57,10 @@ export class Housekeeping extends PeriodicHousekeeping {
          where feed.name = 'wanted:' || g.region_id and most is not null`,
       );
       await tx.query(`delete from runtime_log_line where stored_at < now() - interval '${keep.runtimeLog}'`);
+      await tx.query(
+        `delete from usage_hour h where ends_at < now() - interval '${keep.usage}'
+           and not exists (select 1 from lifecycle l where l.kind = 'usage_hour' and l.id = h.id and l.ended_at is null)`,
+      );
       await tx.query(`delete from delivery where received_at < now() - interval '${keep.deliveries}'`);
       // Its webhooks are taken away before.
       await tx.query(

@@ -24,6 +24,9 @@ const tenantTables = [
   'route',
   'runtime_log_line',
   'span',
+  'usage_hour',
+  'usage_life',
+  'usage_part',
 ];
 
 describe('row-level security, the second belt', () => {
@@ -90,6 +93,20 @@ describe('row-level security, the second belt', () => {
       `insert into job_run (id, account_id, app_id, job_id, region_id, kind, command, timeout_ms, status, triggered_by)
        select $1, $2, $3, $4, region_id, 'manual', 'true', 10000, 'missed', 'schedule' from app where id = $3`,
       [randomUUID(), bench.account, app.id, job],
+    );
+    const hour = randomUUID();
+    await bench.sql(
+      `insert into usage_hour (id, account_id, app_id, kind, starts_at, ends_at) values ($1, $2, $3, 'run', now(), now() + interval '1 hour')`,
+      [hour, bench.account, app.id],
+    );
+    await bench.sql(
+      `insert into usage_life (hour_id, account_id, region_id, owner_id, life, vcpu, memory_mb, seq, running_ms, final, real)
+       select $1, $2, region_id, id, 'l', 1, 512, 1, 1, true, true from app where id = $3`,
+      [hour, bench.account, app.id],
+    );
+    await bench.sql(
+      `insert into usage_part (hour_id, account_id, part, cpu_us, memory_mb_ms, description) values ($1, $2, 1, 0, 0, 'x')`,
+      [hour, bench.account],
     );
     await eventually('a route', async () => (await bench.sql('select 1 from route')).length);
   });
