@@ -113,7 +113,8 @@ export function caddy({ folder, site, backend, port, tlsPort, cert, key }, core)
   const child = spawn(
     ...pinned(core, caddyBinary, ['run', '--config', join(home, 'Caddyfile'), '--adapter', 'caddyfile']),
     {
-      stdio: ['ignore', 'ignore', 'inherit'],
+      // It tells its whole life on stderr; that it runs is seen by its port.
+      stdio: 'ignore',
       env: { ...process.env, GOMAXPROCS: '1', XDG_DATA_HOME: home, XDG_CONFIG_HOME: home, HOME: home },
     },
   );
