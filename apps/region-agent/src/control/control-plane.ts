@@ -5,6 +5,8 @@ import {
   type LogBatch,
   type Observed,
   type RegionCapacity,
+  type UsageReport,
+  type UsageTaken,
   type WantedAnswer,
 } from '@nebo/contracts';
 
@@ -53,6 +55,8 @@ export interface ControlPlane extends ServicePlane, InventoryPlane {
   /** The same of another service, in the same session. */
   of(service: string): ServicePlane;
   log(stream: string, batch: LogBatch, signal: AbortSignal): Promise<void>;
+  /** Tells what lives of processes used. */
+  usage(report: UsageReport, signal: AbortSignal): Promise<UsageTaken>;
   close(): Promise<void>;
 }
 

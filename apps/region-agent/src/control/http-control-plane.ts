@@ -6,6 +6,8 @@ import {
   type LogBatch,
   type Observed,
   type RegionCapacity,
+  type UsageReport,
+  type UsageTaken,
   type WantedAnswer,
 } from '@nebo/contracts';
 import {
@@ -103,6 +105,17 @@ export class HttpControlPlane implements ControlPlane {
   async log(stream: string, batch: LogBatch, signal: AbortSignal): Promise<void> {
     const path = `${this.service}/log/${encodeURIComponent(stream)}`;
     await this.done('POST', path, { signal, body: JSON.stringify(batch), json: true, seconds: 15 });
+  }
+
+  async usage(report: UsageReport, signal: AbortSignal): Promise<UsageTaken> {
+    const body = JSON.stringify(report);
+    const answer = await this.call('POST', `${this.service}/usage`, {
+      signal,
+      body,
+      json: true,
+      seconds: 15,
+    });
+    return (await answer.body.json()) as UsageTaken;
   }
 
   async inventoryWanted(waitSeconds: number, signal: AbortSignal): Promise<InventoryWanted> {
