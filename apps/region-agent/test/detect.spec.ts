@@ -2,8 +2,9 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type BuildSpec } from '@nebo/contracts';
-import { detect, output } from '../src/builds/detect.js';
+import { detect } from '../src/builds/detect.js';
 import { SourceTree } from '../src/builds/tree.js';
+import { type Toolchain } from '../src/system/toolchain.js';
 
 let root: string;
 beforeEach(async () => {
@@ -20,24 +21,39 @@ const nothing = {
   start_command: null,
   output_directory: null,
   app_type: 'frontend',
+  env: [],
+};
+const tools: Toolchain = {
+  node: process.execPath,
+  npm: '/npm',
+  go: { root: '/go', version: '1.24.1' },
+  python: { executable: '/usr/bin/python3', prefix: '/usr', version: '3.11.2', pip: true },
+  authorities: null,
 };
 const pkg = (json: object) => JSON.stringify(json);
 
-async function plan(files: Record<string, string>, more: Partial<BuildSpec> = {}) {
+async function plan(
+  files: Record<string, string>,
+  more: Partial<BuildSpec> = {},
+  changed: Partial<Toolchain> = {},
+) {
   for (const [path, text] of Object.entries(files)) {
     await mkdir(join(root, path, '..'), { recursive: true });
     await writeFile(join(root, path), text);
   }
   const spec = { ...nothing, ...more } as BuildSpec;
   const tree = new SourceTree(root);
-  const found = await detect(tree, spec);
-  const { install, build, installDir, stack } = found;
+  const found = await detect(tree, spec, { ...tools, ...changed });
+  const { install, build, installDir, stack, notes, caches } = found;
   return {
     stack,
     install,
     build,
     installDir,
-    out: await output(tree, spec, found).catch((error: Error) => error.message),
+    notes: notes.join('\n'),
+    reused: caches.installed?.key ?? null,
+    kept: [...caches.tools, ...caches.tree].map(({ name }) => name),
+    out: await found.output().catch((error: Error) => error.message),
   };
 }
 
@@ -73,7 +89,7 @@ describe('detection', () => {
       },
       {},
       {
-        stack: 'node',
+        stack: 'vite',
         install: 'npm install --no-audit --no-fund',
         build: 'npm run build',
         out: { kind: 'static', dir: 'dist' },

@@ -70,6 +70,8 @@ export interface ArtifactFacts {
   source?: BlobRef;
   /** Rules of the source's routing file; null: it has none. */
   routing?: CompiledRouting | null;
+  /** Bytes that the region keeps for the app's next build. */
+  cache_bytes?: number;
 }
 
 /** One replica of an app's revision. */

@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { type RegionCapacity } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
 import { HostBuildDriver } from '../builds/build-driver.js';
+import { BuildCache, type CacheLimits } from '../builds/cache/build-cache.js';
+import { cacheLimits } from '../builds/cache/settings.js';
 import { ArtifactCache } from '../replicas/artifact-cache.js';
 import { type Runs } from '../system/runs.js';
 import { findToolchain } from '../system/toolchain.js';
@@ -60,6 +62,8 @@ export interface CreateDriversOptions {
   /** Default: by probe. */
   choices?: DriverChoices;
   buildLimits?: Partial<BuildLimits>;
+  /** Default by `NEBO_BUILD_CACHE_APP` and `NEBO_BUILD_CACHE_MAX`. */
+  buildCache?: Partial<CacheLimits>;
   /** Unpacked artifacts kept, bytes; default 5 GiB. */
   cacheBytes?: number;
   /** Time between SIGTERM and SIGKILL of a replica, milliseconds; default 5 s. */
@@ -97,9 +101,14 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
     choices.networks.driver === 'local'
       ? new LocalNetworkDriver({ tag: runs.tag, uplink, log })
       : new SimulatedNetworkDriver();
+  const kept = new BuildCache(
+    join(home, 'build-cache'),
+    { ...cacheLimits(process.env), ...options.buildCache },
+    log,
+  );
   const parts = { host: replicas, runs, cache, log, graceMs };
   return {
-    builds: new HostBuildDriver(choices.builds.driver, { host: builds, runs, log }),
+    builds: new HostBuildDriver(choices.builds.driver, { host: builds, runs, tools, cache: kept, log }),
     replicas: new HostReplicaDriver(choices.replicas.driver, parts),
     jobs: new HostRunDriver(parts),
     networks,

@@ -1,10 +1,12 @@
 import { type ReplicaSpec } from '@nebo/contracts';
 import { type Run } from '../../system/runs.js';
+import { artifactEnv } from '../artifact-env.js';
 import { proxyEnv } from '../egress-env.js';
 import { type ReplicaHost, type ReplicaProcess } from '../sandbox.js';
 import { startEnclosed } from './bwrap.js';
 import { type Group } from './cgroups.js';
 import { type LocalParts } from './create.js';
+import { languagesInside } from './languages.js';
 import { type RunNetwork } from './networks.js';
 
 /** The port of every replica in its own network. */
@@ -41,17 +43,20 @@ export class LocalReplicaHost implements ReplicaHost {
     try {
       network = await networks.open(run.name);
       group = (await cgroups?.create(run.name, { memoryBytes, cpus: spec.vcpu, processes })) ?? null;
+      const languages = languagesInside(tools, 'replica');
       const child = await startEnclosed({
         run,
         tools,
         uid: network.slot.uid,
         network: network.namespace,
         group,
-        binds: [{ from: artifactDir, to: '/app', writable: false }],
+        binds: [{ from: artifactDir, to: '/app', writable: false }, ...languages.binds],
         cwd: '/app',
         env: [
           { name: 'HOME', value: '/tmp', secret: false },
           { name: 'NODE_ENV', value: 'production', secret: false },
+          ...languages.env,
+          ...artifactEnv(artifactDir, '/app', languages.path),
           ...(network.proxyUrl ? proxyEnv(network.proxyUrl) : []),
           ...spec.env,
           { name: 'PORT', value: String(port), secret: false },
