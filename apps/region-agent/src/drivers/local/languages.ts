@@ -22,7 +22,7 @@ export function languagesInside(
   const env: EnvEntry[] = [];
   const add = (name: string, from: string) => {
     const inside = inSight(from) ? from : `/usr/local/${name}`;
-    if (inside !== from) binds.push({ from, to: inside, writable: false });
+    if (!inSight(from)) binds.push({ from, to: inside, writable: false });
     return inside;
   };
   if (use === 'build' && go) path.push(`${add('go', go.root)}/bin`);
