@@ -300,3 +300,13 @@ export interface LogBatch {
   /** True with the last batch of a build's or run's stream. */
   done?: boolean;
 }
+
+/** `POST gone-apps`: of which apps does the region still keep something although they are not there any more. */
+export interface GoneAppsQuestion {
+  /** At most 1,000. */
+  app_ids: string[];
+}
+
+export interface GoneAppsAnswer {
+  gone: string[];
+}

@@ -32,6 +32,19 @@ function listOf(body: unknown, field: string): unknown[] {
   return list;
 }
 
+const maxApps = 1_000;
+
+/** @returns ids of apps @throws ApiError 422 naming the item */
+export function parseAppIds(body: unknown): string[] {
+  const list = listOf(body, 'app_ids');
+  if (list.length > maxApps) refuse(['app_ids'], `must have at most ${maxApps} items`);
+  return list.map((id, index) => {
+    const known = typeof id === 'string' ? idOrNull(id) : null;
+    if (known === null) refuse(['app_ids', index], 'must be an id');
+    return known;
+  });
+}
+
 /** @throws ApiError 422 naming the item */
 export function parseObserved(body: unknown): Observed[] {
   return listOf(body, 'items').map((item, index) => {

@@ -28,6 +28,10 @@ export class HostBuildDriver implements BuildDriver {
     return this.parts.host.isolated;
   }
 
+  get caches(): BuildCache {
+    return this.parts.cache;
+  }
+
   async start(): Promise<void> {
     await this.parts.host.cleanUp();
     await this.parts.cache.start();

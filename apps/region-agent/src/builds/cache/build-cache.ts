@@ -67,11 +67,19 @@ export interface Kept {
   dropped: string[];
 }
 
+/** What others may do with the caches. */
+export interface BuildCaches {
+  /** Whose caches there are, and how large. */
+  list(): Promise<(CacheOwner & { bytes: number; used_at: number })[]>;
+  /** Removes an app's cache; one that is not there is fine. */
+  remove(owner: CacheOwner): Promise<void>;
+}
+
 /**
  * Caches of builds, one per app, never shared: what a build has left can only come to builds of the same app. A build works
  * on a copy; the copy of one that succeeded becomes the cache by a rename, and the note that names it is written last.
  */
-export class BuildCache {
+export class BuildCache implements BuildCaches {
   private readonly turns = new Map<string, Promise<unknown>>();
 
   constructor(
@@ -139,13 +147,11 @@ export class BuildCache {
     });
   }
 
-  /** Removes an app's cache. */
   remove(owner: CacheOwner): Promise<void> {
     const name = folderOf(owner);
     return this.inTurn(name, () => this.forget(name));
   }
 
-  /** Whose caches there are, and how large. */
   async list(): Promise<(CacheOwner & { bytes: number; used_at: number })[]> {
     const found: (CacheOwner & { bytes: number; used_at: number })[] = [];
     for (const name of await this.names()) {

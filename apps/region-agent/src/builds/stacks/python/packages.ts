@@ -19,13 +19,13 @@ const target = `--target ${pythonPackages}`;
 const pip = `python3 -m pip install --no-warn-script-location --root-user-action=ignore ${target}`;
 const pipCache: ToolCache = { name: 'pip', variables: ['PIP_CACHE_DIR'], wanted: 'install' };
 const uvCache: ToolCache = { name: 'uv', variables: ['UV_CACHE_DIR'], wanted: 'install' };
-const tools: ToolCache = { name: 'python-tools', variables: ['NEBO_PYTHON_TOOLS'], wanted: 'install' };
+const tools: ToolCache = { name: 'python-tools', variables: ['PYTHON_TOOLS'], wanted: 'install' };
 
 /** A tool of Python's own, kept with the cache of the app: its list of packages goes into a file that pip or uv reads. */
 const withTool = (packages: string, command: string): string =>
-  `[ -d "$NEBO_PYTHON_TOOLS/${packages.split(' ')[0]}" ] || python3 -m pip install -q --root-user-action=ignore ` +
-  `--target "$NEBO_PYTHON_TOOLS/${packages.split(' ')[0]}" ${packages}; ` +
-  `PYTHONPATH="$NEBO_PYTHON_TOOLS/${packages.split(' ')[0]}" python3 -m ${command}`;
+  `[ -d "$PYTHON_TOOLS/${packages.split(' ')[0]}" ] || python3 -m pip install -q --root-user-action=ignore ` +
+  `--target "$PYTHON_TOOLS/${packages.split(' ')[0]}" ${packages}; ` +
+  `PYTHONPATH="$PYTHON_TOOLS/${packages.split(' ')[0]}" python3 -m ${command}`;
 const list = '"$TMPDIR/requirements.txt"';
 const uvInstall = (from: string) => withTool('uv', `uv pip install --python python3 ${target} -r ${from}`);
 
