@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { loadCatalogue } from '@nebo/inference-router';
-import { probeDrivers } from '@nebo/region-agent';
+import { findToolchain, probeDrivers, toolAdvice } from '@nebo/region-agent';
 import type { Config } from '@nebo/service-kit/config';
 
 /** One area of the installation: what does its work here, and why that. */
@@ -40,6 +40,7 @@ export async function examine(config: Config, url: string): Promise<Diagnosis> {
     database(config, health),
     bus(config, health),
     ...(await drivers(config)),
+    languages(config),
     inference(config),
     traces(config),
     usage(config),
@@ -152,6 +153,31 @@ async function drivers(config: Config): Promise<Finding[]> {
   } catch (error) {
     return [{ area: 'drivers', state: 'bad', in_use: 'none', why: (error as Error).message }];
   }
+}
+
+/** What builds and replicas can run on here, and what is missing for the others. */
+function languages(config: Config): Finding {
+  const { npm, go, python } = findToolchain(config.env);
+  const found = [
+    `Node ${process.versions.node}`,
+    ...(npm ? ['npm'] : []),
+    ...(go ? [`Go ${go.version} (${go.root})`] : []),
+    ...(python ? [`Python ${python.version}${python.pip ? ' with pip' : ''} (${python.executable})`] : []),
+  ];
+  const lacks = [
+    ...(npm ? [] : [toolAdvice.npm]),
+    ...(go ? [] : [toolAdvice.go]),
+    ...(python ? (python.pip ? [] : [toolAdvice.pip]) : [toolAdvice.python]),
+  ];
+  return {
+    area: 'languages',
+    state: lacks.length === 0 ? 'ok' : 'note',
+    in_use: found.join(', '),
+    why:
+      lacks.length === 0
+        ? 'apps of all of them can be built'
+        : `builds of others fail; install ${lacks.join('; ')}`,
+  };
 }
 
 function inference(config: Config): Finding {

@@ -30,6 +30,11 @@ function lacks({ needs }: Fixture): string | null {
 }
 
 const rows: string[] = [];
+/** As it grows: a proof takes long. */
+async function writeTable(): Promise<void> {
+  const file = process.env['NEBO_PROOF_TABLE'];
+  if (file) await writeFile(file, table());
+}
 
 /** Sources of every kind are built, started, and asked for their page, on the driver that this machine has. */
 describe(`fixtures, ${driver} driver`, () => {
@@ -45,9 +50,8 @@ describe(`fixtures, ${driver} driver`, () => {
     await on?.end();
     await proxy?.stop();
     await rm(work, { recursive: true, force: true });
-    const file = process.env['NEBO_PROOF_TABLE'];
-    if (file) await writeFile(file, table());
   }, 60_000);
+  afterEach(writeTable);
 
   const build = async (fixture: Fixture): Promise<ArtifactFacts> => {
     const files = { ...fixture.files, ...(await lockFile(fixture, await mkdtemp(join(work, 'lock-')))) };
@@ -58,7 +62,7 @@ describe(`fixtures, ${driver} driver`, () => {
       return latest && latest.state !== 'building' ? latest : null;
     }, 900_000);
     if (seen.state !== 'success')
-      throw new Error(`${seen.reason}\n${on.plane.lines(`build-${fixture.name}`).slice(-40).join('\n')}`);
+      throw new Error(`${seen.reason}\n${on.plane.lines(`build-${fixture.name}`).slice(-300).join('\n')}`);
     return seen.facts as unknown as ArtifactFacts;
   };
 
