@@ -15,8 +15,8 @@ import { findRegistry } from './registry.js';
 import { buildOf, replicaOf } from './sources.js';
 
 const proof = Boolean(process.env['NEBO_PROOF']);
-/** Of a proof, those whose name has this word. */
-const only = process.env['NEBO_FIXTURE'] ?? '';
+/** Of a proof, those whose name this pattern finds. */
+const only = new RegExp(process.env['NEBO_FIXTURE'] ?? '');
 const missing = await localMissing();
 const driver = missing === null ? 'local' : 'simulated';
 const registry = await findRegistry();
@@ -90,9 +90,7 @@ describe(`fixtures, ${driver} driver`, () => {
     return { text, ms };
   };
 
-  const fixtures = [...smallFixtures, ...(proof ? largeFixtures : [])].filter(({ name }) =>
-    name.includes(only),
-  );
+  const fixtures = [...smallFixtures, ...(proof ? largeFixtures : [])].filter(({ name }) => only.test(name));
   for (const fixture of fixtures) {
     const why = lacks(fixture);
     (why === null ? it : it.skip)(

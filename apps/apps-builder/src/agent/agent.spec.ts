@@ -97,13 +97,13 @@ describe('the agent', () => {
   it('hears which apps are gone: deleted ones, those of other regions, and what never was', async () => {
     const { app } = await bench.appWithBuild();
     const { app: deleted } = await bench.appWithBuild();
-    expect((await bench.call('DELETE', `apps/${deleted.id}`)).status).toBe(204);
+    expect((await bench.api('DELETE', `apps/${deleted.id}`)).status).toBe(204);
     const never = randomUUID();
     const ids = [app.id, deleted.id, never];
     const answer = await agent.call('POST', 'gone-apps', { app_ids: ids });
     expect(answer).toMatchObject({ status: 200 });
     expect(answer.body.gone.sort()).toEqual([deleted.id, never].sort());
-    const far = new FakeAgent(bench, { ...agent.identity, region_id: otherRegion });
+    const far = new FakeAgent(bench, { kind: 'agent', region_id: otherRegion, epoch: 1 });
     expect((await far.call('POST', 'gone-apps', { app_ids: [app.id] })).body).toEqual({ gone: [app.id] });
     for (const app_ids of ['x', ['no id'], Array.from({ length: 1_001 }, () => never)])
       expect((await agent.call('POST', 'gone-apps', { app_ids })).status).toBe(422);
