@@ -33,6 +33,8 @@ export function jestProject(displayName, more = {}) {
         },
       ],
     },
+    // Specs wait for processes and clocks more than they compute.
+    maxWorkers: 2,
     testTimeout: 30_000,
     reporters: ['default', fileURLToPath(new URL('./tools/test/results-reporter.mjs', import.meta.url))],
     ...more,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { OperationTable, type ContractDocument } from '@nebo/contracts';
-import { root } from './nebo.js';
+import { root } from './root.js';
 
 interface Contract extends ContractDocument {
   components: { schemas: Record<string, object> };

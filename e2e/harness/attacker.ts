@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { MasterKey } from '@nebo/service-kit';
 import pg from 'pg';
 import type { Nebo } from './nebo.js';
+import { type ApiAnswer } from './api.js';
 
 /** What came back over one connection. */
 export interface RawAnswer {
@@ -75,9 +76,7 @@ export class Operator {
     this.token = `nebo_operator_${this.masterKey.derive('operator').toString('base64url')}`;
   }
 
-  // Answers of commands are read as they come.
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  async post(command: string, body: object): Promise<any> {
+  async post(command: string, body: object): Promise<ApiAnswer['body']> {
     const { origin } = new URL(this.nebo.credentials.base_url);
     const answer = await fetch(`${origin}/operator/v1/identity-billing/${command}`, {
       method: 'POST',

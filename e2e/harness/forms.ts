@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { ApiAnswer } from './api.js';
 import { Nebo } from './nebo.js';
 import { findNatsServer, startSplit } from './split.mjs';
 
@@ -10,12 +11,18 @@ export interface Installation {
   aiUrl: string;
   /** App addresses, plain. */
   edgeUrl: string;
+  edgeTlsPort: number;
+  /** The name server, `host:port`. */
+  dnsAddress: string;
+  /** Data folder: the local certificate authority lies in it. */
+  home: string;
   account: string;
+  project: string;
   key: string;
   inferenceKey: string;
-  // Answers of commands are read as they come.
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  admin(...words: string[]): Promise<any>;
+  admin(...words: string[]): Promise<ApiAnswer['body']>;
+  /** Ends it and starts it again on its data; null where that is not one process. */
+  restart: (() => Promise<void>) | null;
   stop(): Promise<void>;
 }
 
@@ -35,14 +42,21 @@ export const forms: readonly {
         baseUrl,
         aiUrl,
         edgeUrl,
+        edgeTlsPort: Number(nebo.env['NEBO_EDGE_TLS_PORT']),
+        dnsAddress: nebo.credentials.dns_address,
+        home: nebo.home,
         ...partsOf(accounts[0]!),
         admin: (...words) => nebo.admin(...words),
+        restart: async () => {
+          await nebo.down();
+          await nebo.up();
+        },
         stop: () => nebo.dispose(),
       };
     },
   },
   {
-    form: 'in the split form',
+    form: `in the split form${findNatsServer() === null ? ' (SKIPPED: nats-server is not here)' : ''}`,
     missing: findNatsServer() === null,
     start: async (env) => {
       const split = await startSplit({ env });
@@ -51,16 +65,26 @@ export const forms: readonly {
         baseUrl,
         aiUrl,
         edgeUrl,
+        edgeTlsPort: Number(split.env['NEBO_EDGE_TLS_PORT']),
+        dnsAddress: split.dnsAddress,
+        home: split.home,
         ...partsOf(credentials.accounts[0]!),
         admin: (...words) => split.admin(...words),
+        restart: null,
         stop: () => split.stop(),
       };
     },
   },
 ];
 
-const partsOf = (account: { account_id: string; api_key: string; inference_key: string }) => ({
+const partsOf = (account: {
+  account_id: string;
+  project_id: string;
+  api_key: string;
+  inference_key: string;
+}) => ({
   account: account.account_id,
+  project: account.project_id,
   key: account.api_key,
   inferenceKey: account.inference_key,
 });

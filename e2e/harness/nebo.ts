@@ -3,9 +3,10 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import type { ApiAnswer } from './api.js';
+import { root } from './root.js';
 
-export const root = fileURLToPath(new URL('../..', import.meta.url));
+export { root };
 
 /** What `npm start` writes for people and scripts. */
 export interface Credentials {
@@ -100,9 +101,7 @@ export class Nebo {
   }
 
   /** An operator's command. @throws Error with what it printed */
-  // Answers of commands are read as they come.
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  async admin(...words: string[]): Promise<any> {
+  async admin(...words: string[]): Promise<ApiAnswer['body']> {
     const { code, stdout, stderr } = await run(
       process.execPath,
       ['apps/all-in-one/dist/admin.js', ...words, '--json'],

@@ -47,7 +47,9 @@ describe('the nebo command', () => {
     const project = nebo.credentials.accounts[0]!.project_id;
     const first = await cli(['deploy', site, '--project', project]);
     expect(first).toMatchObject({ code: 0 });
-    expect(first.stdout + first.stderr).toContain('my-site.apps.localhost');
+    expect(first.stdout + first.stderr).toContain(
+      `https://my-site.apps.localhost:${nebo.env['NEBO_EDGE_TLS_PORT']}`,
+    );
     const link = JSON.parse(readFileSync(join(site, '.nebo-link.json'), 'utf8')) as { app_id: string };
     const again = await cli(['deploy', site]);
     expect(again.code).toBe(0);

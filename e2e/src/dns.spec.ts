@@ -5,47 +5,22 @@ import { connect } from 'node:net';
 import { promisify } from 'node:util';
 import { decode, encode } from 'dns-packet';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
-import { Nebo } from '../harness/nebo.js';
+import { forms, type Installation } from '../harness/forms.js';
 import { ParentZone } from '../harness/parent-zone.js';
-import { findNatsServer, startSplit } from '../harness/split.mjs';
 
 const dig = ['/usr/bin/dig', '/usr/local/bin/dig'].find((path) => existsSync(path));
 const run = promisify(execFile);
 
-interface Form {
-  baseUrl: string;
-  key: string;
-  dnsAddress: string;
-  stop(): Promise<void>;
-}
-const forms: [string, boolean, (env: Record<string, string>) => Promise<Form>][] = [
-  [
-    'in one process',
-    true,
-    async (env) => {
-      const nebo = await Nebo.start(env);
-      const { base_url, dns_address, accounts } = nebo.credentials;
-      return {
-        baseUrl: base_url,
-        key: accounts[0]!.api_key,
-        dnsAddress: dns_address,
-        stop: () => nebo.dispose(),
-      };
-    },
-  ],
-  ['across processes (skipped without nats-server)', findNatsServer() !== null, (env) => startSplit({ env })],
-];
-
 /** From the public door to an answer over UDP and TCP. */
-describe.each(forms)('zones and records %s', (_name, possible, start) => {
-  const test = possible ? it : it.skip;
-  let form: Form;
+describe.each(forms)('zones and records, $form', ({ missing, start }) => {
+  const test = missing ? it.skip : it;
+  let form: Installation;
   let api: Api;
   let parent: ParentZone;
   let resolver: Resolver;
   const contract = new ContractCheck(readContract('v1'));
   beforeAll(async () => {
-    if (!possible) return;
+    if (missing) return;
     parent = await ParentZone.start();
     form = await start({ NEBO_DNS_RESOLVER: parent.address, NEBO_NAMESERVERS: 'ns1.e2e.test,ns2.e2e.test' });
     api = new Api(form.baseUrl, form.key, contract);

@@ -7,7 +7,8 @@ import { text } from 'node:stream/consumers';
 import { type TLSSocket } from 'node:tls';
 import { type AcmePart, findPebble, freePort, startAcme } from '@nebo/test-kit';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
-import { Nebo, run, until } from '../harness/nebo.js';
+import { forms, type Installation } from '../harness/forms.js';
+import { run, until } from '../harness/nebo.js';
 import { ParentZone } from '../harness/parent-zone.js';
 
 const { found: pebble } = findPebble();
@@ -30,23 +31,30 @@ function visit(port: number, host: string, ca: string): Promise<{ body: string; 
 }
 
 /** From a folder to a page under a custom domain, with the name, the record and the certificate all made here. */
-describe.each([
-  ['the local CA', true],
-  ['an ACME authority (skipped without pebble)', pebble !== null],
-])('a custom domain in a zone of the account, with a certificate of %s', (what, possible) => {
-  const test = possible ? it : it.skip;
-  const withAcme = what !== 'the local CA';
+describe.each(
+  forms.flatMap((form) => [
+    { ...form, authority: 'the local CA', withAcme: false },
+    {
+      ...form,
+      authority: 'an ACME authority (skipped without pebble)',
+      withAcme: true,
+      missing: form.missing || pebble === null,
+    },
+  ]),
+)('a custom domain in a zone of the account, with a certificate of $authority, $form', (on) => {
+  const { missing, withAcme, start } = on;
+  const test = missing ? it.skip : it;
   let parent: ParentZone;
   let acme: AcmePart | undefined;
-  let nebo: Nebo;
+  let nebo: Installation;
   let api: Api;
 
   beforeAll(async () => {
-    if (!possible) return;
+    if (missing) return;
     parent = await ParentZone.start();
     const [edgePort, dnsPort] = [await freePort(), await freePort()];
     if (withAcme) acme = await startAcme({ httpPort: edgePort, dnsServer: `127.0.0.1:${dnsPort}` });
-    nebo = await Nebo.start({
+    nebo = await start({
       NEBO_EDGE_PORT: `${edgePort}`,
       NEBO_DNS_PORT: `${dnsPort}`,
       NEBO_DNS_RESOLVER: parent.address,
@@ -55,27 +63,25 @@ describe.each([
       NEBO_DOMAIN_CHECK_MS: '600000',
       ...(acme ? { NEBO_ACME_DIRECTORY: acme.directory, NEBO_ACME_CA_FILE: acme.caFile } : {}),
     });
-    const { base_url, accounts } = nebo.credentials;
-    api = new Api(base_url, accounts[0]!.api_key, new ContractCheck(readContract('v1')));
+    api = new Api(nebo.baseUrl, nebo.key, new ContractCheck(readContract('v1')));
   }, 180_000);
   afterAll(async () => {
-    await nebo?.dispose();
+    await nebo?.stop();
     await acme?.stop();
     parent?.stop();
   });
 
   test('zone, app, domain, delegation: the page over TLS, for the name and for a wildcard', async () => {
     const zone = (await api.post('/dns/zones', { name: 'shop.example' })).body;
-    const { project_id } = nebo.credentials.accounts[0]!;
-    const app = (await api.post(`/projects/${project_id}/apps`, { name: 'shop', source_type: 'upload' }))
+    const app = (await api.post(`/projects/${nebo.project}/apps`, { name: 'shop', source_type: 'upload' }))
       .body;
     const folder = mkdtempSync(join(tmpdir(), 'nebo-e2e-site-'));
     const archive = join(folder, 'site.tgz');
     await run('tar', ['-C', 'e2e/fixtures/static-site', '-czf', archive, '.']);
-    const uploaded = await fetch(`${nebo.credentials.base_url}/apps/${app.id}/deployments`, {
+    const uploaded = await fetch(`${nebo.baseUrl}/apps/${app.id}/deployments`, {
       method: 'POST',
       headers: {
-        authorization: `Bearer ${nebo.credentials.accounts[0]!.api_key}`,
+        authorization: `Bearer ${nebo.key}`,
         'content-type': 'application/gzip',
       },
       body: readFileSync(archive),
@@ -115,9 +121,8 @@ describe.each([
       ]),
     );
 
-    const { home, env } = nebo;
+    const { home, edgeTlsPort: port } = nebo;
     const ca = acme ? await acme.root() : readFileSync(join(home, 'ca', 'ca.pem'), 'utf8');
-    const port = Number(env['NEBO_EDGE_TLS_PORT']);
     const page = async (host: string) => (await visit(port, host, ca).catch(() => null))?.body ?? '';
     await until(async () => (await page('www.shop.example')).includes('<'), 30_000);
     await until(async () => (await page('any.pages.shop.example')).includes('<'), 30_000);
@@ -128,9 +133,8 @@ describe.each([
     });
 
     // The same after a restart without the authority.
-    await nebo.down();
     await acme?.kill();
-    await nebo.up();
+    await nebo.restart?.();
     await until(async () => (await page('www.shop.example')).includes('<'), 30_000);
 
     const [first] = (await domains()).filter(({ domain }: { domain: string }) => domain === names[0]);

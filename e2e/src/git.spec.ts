@@ -3,11 +3,13 @@ import { request as httpRequest } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { GitHostPart } from '@nebo/test-kit';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
-import { Nebo, until } from '../harness/nebo.js';
+import { forms, type Installation } from '../harness/forms.js';
+import { until } from '../harness/nebo.js';
 
-/** From a push to a page: an installation as `npm start` runs it, and a git host beside it. */
-describe('an app from a git repository', () => {
-  let nebo: Nebo;
+/** From a push to a page: an installation in both forms, and a git host beside it. */
+describe.each(forms)('an app from a git repository, $form', ({ missing, start }) => {
+  const it = missing ? globalThis.it.skip : globalThis.it;
+  let nebo: Installation;
   let api: Api;
   let host: GitHostPart;
   let project: string;
@@ -19,22 +21,22 @@ describe('an app from a git repository', () => {
   });
 
   beforeAll(async () => {
+    if (missing) return;
     host = await GitHostPart.start();
     await host.createRepository('ann/site');
     await host.push('ann/site', { files: page('one'), message: 'One' });
-    nebo = await Nebo.start({ NEBO_SAFE_NET_ALLOW: host.address });
-    const [demo] = nebo.credentials.accounts;
-    api = new Api(nebo.credentials.base_url, demo!.api_key, new ContractCheck(readContract('v1')));
-    project = demo!.project_id;
+    nebo = await start({ NEBO_SAFE_NET_ALLOW: host.address });
+    api = new Api(nebo.baseUrl, nebo.key, new ContractCheck(readContract('v1')));
+    project = nebo.project;
   }, 120_000);
   afterAll(async () => {
-    await nebo?.dispose();
+    await nebo?.stop();
     await host?.stop();
   });
 
   const served = (name: string): Promise<string> =>
     new Promise((resolve, reject) => {
-      const { port } = new URL(nebo.credentials.edge_url);
+      const { port } = new URL(nebo.edgeUrl);
       const headers = { host: `${name}.apps.localhost` };
       httpRequest({ host: '127.0.0.1', port, path: '/', headers, agent: false }, (response) => {
         buffer(response).then((bytes) => resolve(bytes.toString()), reject);
@@ -127,7 +129,7 @@ describe('an app from a git repository', () => {
   }, 60_000);
 
   it('the door of git hosts takes nothing but their deliveries', async () => {
-    const base = nebo.credentials.base_url.replace(/\/v1$/, '');
+    const base = nebo.baseUrl.replace(/\/v1$/, '');
     const status = async (method: string, path: string) =>
       (await fetch(`${base}${path}`, { method, ...(method === 'POST' ? { body: '{}' } : {}) })).status;
     expect(await status('GET', `/hooks/git/${connection}`)).toBe(405);

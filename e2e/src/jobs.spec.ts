@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { packFolder } from '@nebo/archive';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
-import { Nebo, until } from '../harness/nebo.js';
+import { forms, type Installation } from '../harness/forms.js';
+import { until } from '../harness/nebo.js';
 
 const server = `
 require('node:http').createServer((req, res) => res.end('here')).listen(process.env.PORT, process.env.HOST);
@@ -18,23 +19,24 @@ if (process.argv[2] === 'wait') setTimeout(() => {}, 600_000);
 `;
 
 /** Jobs of an app through the whole installation: by hand and by the schedule. */
-describe('jobs', () => {
-  let nebo: Nebo;
+describe.each(forms)('jobs, $form', ({ missing, start }) => {
+  const it = missing ? globalThis.it.skip : globalThis.it;
+  let nebo: Installation;
   let api: Api;
   let folder: string;
   let app: string;
   const contract = new ContractCheck(readContract('v1'));
 
   beforeAll(async () => {
-    nebo = await Nebo.start();
-    const [demo] = nebo.credentials.accounts;
-    api = new Api(nebo.credentials.base_url, demo!.api_key, contract);
+    if (missing) return;
+    nebo = await start({});
+    api = new Api(nebo.baseUrl, nebo.key, contract);
     folder = await mkdtemp(join(tmpdir(), 'nebo-jobs-'));
     await writeFile(join(folder, 'server.js'), server);
     await writeFile(join(folder, 'task.js'), task);
     await writeFile(join(folder, 'package.json'), JSON.stringify({ scripts: { start: 'node server.js' } }));
     app = (
-      await api.post(`/projects/${demo!.project_id}/apps`, {
+      await api.post(`/projects/${nebo.project}/apps`, {
         name: `jobs-${randomUUID().slice(0, 8)}`,
         source_type: 'upload',
         app_type: 'backend',
@@ -42,8 +44,8 @@ describe('jobs', () => {
     ).body.id;
   });
   afterAll(async () => {
-    await nebo?.dispose();
-    await rm(folder, { recursive: true, force: true });
+    await nebo?.stop();
+    if (folder) await rm(folder, { recursive: true, force: true });
   });
 
   const create = async (name: string, command: string, more: object = {}): Promise<string> => {

@@ -13,10 +13,16 @@ import { packFolder } from '@nebo/archive';
 import { root } from '../start/node-binary.mjs';
 
 const home = resolve(process.env.NEBO_HOME || join(root, '.nebo'));
-const healthz = `http://127.0.0.1:${process.env.NEBO_API_PORT || 4000}/healthz`;
+const credentialsFile = join(home, 'credentials.json');
+const readCredentials = () =>
+  existsSync(credentialsFile) ? JSON.parse(readFileSync(credentialsFile, 'utf8')) : null;
+const port = process.env.NEBO_API_PORT;
+/** Where this data folder's installation was started last, unless a port is given. */
+const healthz = () =>
+  new URL('/healthz', (!port && readCredentials()?.base_url) || `http://127.0.0.1:${port || 4000}`);
 const title = (text) => console.log(`\n── ${text}`);
 const isUp = () =>
-  fetch(healthz).then(
+  fetch(healthz()).then(
     (answer) => answer.ok,
     () => false,
   );
@@ -178,9 +184,8 @@ async function ledger(credentials, before) {
 let stop = () => undefined;
 try {
   stop = await ensureRunning();
-  const file = join(home, 'credentials.json');
-  if (!existsSync(file)) throw new Error(`${file} is not there; set NEBO_HOME as for npm start`);
-  const credentials = JSON.parse(readFileSync(file, 'utf8'));
+  const credentials = readCredentials();
+  if (!credentials) throw new Error(`${credentialsFile} is not there; set NEBO_HOME as for npm start`);
   const before = await (await api(credentials, 'GET', '/account/balance')).json();
   const app = await deployFolder(credentials, credentials.accounts[0].project_id);
   await chat(credentials);

@@ -11,6 +11,7 @@ import {
   type LocalCommand,
   localCommands,
 } from './admin-commands.js';
+import { readCredentials } from './credentials.js';
 import { operatorTokenOf } from './operator-token.js';
 
 function usage(): string {
@@ -36,8 +37,16 @@ function readOptions(command: AdminCommand | LocalCommand, args: string[]): Reco
   }
 }
 
-const apiUrl = (config: Config) =>
-  config.text('NEBO_API_URL', `http://127.0.0.1:${config.port('NEBO_API_PORT', 4000)}`);
+/** Where the API answers, without `/v1`: by setting, else as the installation of this data folder has written it. */
+function apiUrl(config: Config): string {
+  const known = config.optional('NEBO_API_PORT')
+    ? null
+    : readCredentials(config.text('NEBO_HOME', '.nebo'))?.base_url;
+  // The same variable is the address with `/v1` for `nebo`.
+  return config
+    .text('NEBO_API_URL', known ?? `http://127.0.0.1:${config.port('NEBO_API_PORT', 4000)}`)
+    .replace(/\/v1\/*$/, '');
+}
 
 async function runLocal(command: LocalCommand, args: string[]): Promise<void> {
   const given = readOptions(command, args);

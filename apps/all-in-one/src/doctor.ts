@@ -64,11 +64,12 @@ export function doctorText({ findings }: Diagnosis): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** Null: nobody answers there. */
+/** Null: nobody answers there, or something that is no Nebo. */
 async function healthOf(url: string): Promise<Health | null> {
   try {
     const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(5_000) });
-    return (await answer.json()) as Health;
+    const health = (await answer.json()) as Partial<Health> | null;
+    return Array.isArray(health?.parts) ? (health as Health) : null;
   } catch {
     return null;
   }
@@ -77,7 +78,12 @@ async function healthOf(url: string): Promise<Health | null> {
 function installation(url: string, health: Health | null): Finding {
   const area = 'installation';
   if (!health)
-    return { area, state: 'note', in_use: 'not running', why: `nobody answers at ${url}; npm start` };
+    return {
+      area,
+      state: 'note',
+      in_use: 'not running',
+      why: `no Nebo answers at ${url}; npm start, or NEBO_API_PORT when it has another port`,
+    };
   const missing = health.parts.filter((part) => !part.ok);
   if (missing.length === 0)
     return { area, state: 'ok', in_use: url, why: `all ${health.parts.length} parts are ready` };

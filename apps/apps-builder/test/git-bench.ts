@@ -63,8 +63,11 @@ export class GitBench {
   }
 
   /** An app that is built from a repository. */
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  app(connection: V1GitConnection, repo: string, more: Record<string, unknown> = {}): Promise<any> {
+  app(
+    connection: V1GitConnection,
+    repo: string,
+    more: Record<string, unknown> = {},
+  ): Promise<TestAnswer['body']> {
     return this.bench.app({
       source_type: 'git',
       git_provider: connection.provider,
@@ -78,8 +81,7 @@ export class GitBench {
     return (await this.bench.api('GET', `apps/${appId}/deliveries?limit=200`)).body.data as V1AppDelivery[];
   }
 
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  async builds(appId: string): Promise<any[]> {
+  async builds(appId: string): Promise<TestAnswer['body'][]> {
     return (await this.bench.api('GET', `apps/${appId}/builds?limit=200`)).body.data;
   }
 

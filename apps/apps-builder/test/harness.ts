@@ -184,8 +184,7 @@ export class Bench {
   }
 
   /** A fresh app that takes folders. @returns its record */
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  async app(more: Record<string, unknown> = {}, project = this.project): Promise<any> {
+  async app(more: Record<string, unknown> = {}, project = this.project): Promise<TestAnswer['body']> {
     const answer = await this.api('POST', `projects/${project}/apps`, {
       name: `app ${randomUUID()}`,
       source_type: 'upload',

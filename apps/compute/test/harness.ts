@@ -107,16 +107,14 @@ export class Bench {
   }
 
   /** A machine that was ordered. @returns its record */
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  async vm(more: Record<string, unknown> = {}): Promise<any> {
+  async vm(more: Record<string, unknown> = {}): Promise<TestAnswer['body']> {
     const answer = await this.create(more);
     if (answer.status !== 201) throw new Error(answer.text);
     return answer.body;
   }
 
   /** The machine's record once it has a status. */
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  async reach(id: string, status: string): Promise<any> {
+  async reach(id: string, status: string): Promise<TestAnswer['body']> {
     const seen = await eventually(`${id} ${status}`, async () => {
       const { body } = await this.api('GET', `vms/${id}`);
       return body.status === status && body;
@@ -290,8 +288,7 @@ export class FakeAgent {
   }
 
   /** Takes a machine to `running` as its region would. */
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  async run(id: string): Promise<any> {
+  async run(id: string): Promise<TestAnswer['body']> {
     await this.observe(await this.see(id), 'running');
     return this.bench.reach(id, 'active');
   }

@@ -1,13 +1,14 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { errorAnswer, inferenceErrorBody } from '@nebo/service-kit';
-import { AnswerReader, type Piece } from '../src/completions/answer-reader.js';
+import { AnswerReader } from '../src/completions/answer-reader.js';
+import type { Piece } from '../src/completions/piece.js';
 import type { Completed } from '../src/completions/completions.service.js';
 import { upstreamAnswer } from '../src/completions/upstream-answers.js';
 import { dialects } from '../src/dialects/registry.js';
 import type { PlainWriter, StreamWriter } from '../src/formats/format.js';
 import { readerFor } from '../src/upstreams/event-stream.js';
 import type { UpstreamEvent } from '../src/upstreams/upstream-event.js';
-import { UpstreamError } from '../src/upstreams/upstream.js';
+import { UpstreamError } from '../src/upstreams/upstream-error.js';
 
 /*
  * Golden streams: `golden/<dialect>/<scenario>.upstream.sse` is what a vendor sends, byte by byte, and beside it

@@ -47,7 +47,9 @@ describe('the agent and its control plane', () => {
     on.plane.observed.length = 0;
     on.plane.refuse = false;
     await on.plane.see('web', 'ready');
-    expect(on.agent.status()).toMatchObject({ state: 'connected', epoch: 1 });
+    // The report is taken before its answer is read.
+    await eventually(() => on.agent.status().state === 'connected');
+    expect(on.agent.status()).toMatchObject({ epoch: 1 });
   });
 
   it('sends every log line once and in order, though connections break and answers are lost', async () => {

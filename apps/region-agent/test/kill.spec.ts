@@ -63,6 +63,8 @@ describe('kill -9 of the agent', () => {
       await agent.destroy();
     }
   };
+  /** Seconds that a process of this run sleeps: others of this host may run the same tests. */
+  const sleeps = (number: number) => `${number}.${process.pid}`;
   /** Command lines with the words by which the tests' processes are known. */
   const running = async (word: string) => {
     const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
@@ -125,7 +127,7 @@ describe('kill -9 of the agent', () => {
         // One that leaves its process group and its parent.
         const stray = helloServer.replace(
           'const http',
-          `require('child_process').spawn('setsid', ['sleep', '8831'], { detached: true, stdio: 'ignore' }).unref(); const http`,
+          `require('child_process').spawn('setsid', ['sleep', '${sleeps(8831)}'], { detached: true, stdio: 'ignore' }).unref(); const http`,
         );
         plane.want('web', 1, await replicaOf(plane, 'web', stray));
         plane.want(
@@ -135,12 +137,12 @@ describe('kill -9 of the agent', () => {
             plane,
             'slow',
             { 'index.html': '' },
-            { build_command: 'echo begun; setsid sleep 8832 & sleep 8833' },
+            { build_command: `echo begun; setsid sleep ${sleeps(8832)} & sleep ${sleeps(8833)}` },
           ),
         );
         // The home is the same for both drivers: what it knows of a run it never forgets before it is told to.
         const job = `job-${driver}`;
-        plane.want(job, 1, await runOf(plane, job, 'echo begun; sleep 8834'));
+        plane.want(job, 1, await runOf(plane, job, `echo begun; sleep ${sleeps(8834)}`));
         await plane.see('web', 'ready');
         await eventually(() => plane.lines('build-slow').includes('begun'));
         await eventually(() => plane.lines(`run-${job}`).length === 1);
@@ -152,9 +154,9 @@ describe('kill -9 of the agent', () => {
         await eventually(() => plane.latest('slow')?.state === 'building');
         // What a run has done it may not do twice.
         expect((await plane.see(job, 'error')).reason).toContain('the region was interrupted');
-        expect([plane.lines(`run-${job}`), await running('8834')]).toEqual([['begun'], 0]);
+        expect([plane.lines(`run-${job}`), await running(sleeps(8834))]).toEqual([['begun'], 0]);
         expect(await hello('web')).toMatchObject({ hello: 'world' });
-        await eventually(async () => (await running('8831')) === 1);
+        await eventually(async () => (await running(sleeps(8831))) === 1);
         expect(plane.epoch).toBe(2);
         // The second build's log goes on behind the first one's.
         await eventually(() => plane.lines('build-slow').filter((line) => line === 'begun').length === 2);
@@ -165,7 +167,8 @@ describe('kill -9 of the agent', () => {
         await new Promise((resolve) => last.once('exit', resolve));
         expect(Date.now() - began).toBeLessThan(10_000);
         expect(await marked((mark) => mark.startsWith(`${homeTag(home())}:`))).toEqual([]);
-        for (const word of ['8831', '8832', '8833']) expect([word, await running(word)]).toEqual([word, 0]);
+        for (const word of [8831, 8832, 8833].map(sleeps))
+          expect([word, await running(word)]).toEqual([word, 0]);
         expect(await readdir(join(home(), 'runs'))).toEqual([]);
         const spaces = await readdir('/run/netns').catch(() => []);
         expect(spaces.filter((name) => name.includes(homeTag(home())))).toEqual([]);

@@ -1,5 +1,13 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { PolicyStatement } from './policy.js';
+
+/** One statement of a key's policy, as in the contract (`V1PolicyStatement`). */
+export interface PolicyStatement {
+  effect: 'allow' | 'deny';
+  /** `vm:read`, `vm:*`, `*`. */
+  actions: string[];
+  /** `*`, `project:<id>`, `app:<id>`, … */
+  resources: string[];
+}
 
 /** A control-API key, acting for its account under its policy. */
 export interface KeyIdentity {

@@ -1,5 +1,6 @@
 import type { KeyIdentity } from './identity.js';
-import { checkPolicy, decide, type PolicyStatement, type ResourceRef, toFilter } from './policy.js';
+import type { PolicyStatement } from './identity.js';
+import { checkPolicy, decide, type ResourceRef, toFilter } from './policy.js';
 
 const project = '11111111-1111-4111-8111-111111111111';
 const otherProject = '22222222-2222-4222-8222-222222222222';

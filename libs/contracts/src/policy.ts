@@ -1,13 +1,4 @@
-import type { KeyIdentity, Role } from './identity.js';
-
-/** One statement of a key's policy, as in the contract (`V1PolicyStatement`). */
-export interface PolicyStatement {
-  effect: 'allow' | 'deny';
-  /** `vm:read`, `vm:*`, `*`. */
-  actions: string[];
-  /** `*`, `project:<id>`, `app:<id>`, … */
-  resources: string[];
-}
+import type { KeyIdentity, PolicyStatement, Role } from './identity.js';
 
 /** A thing that a request touches, with all that contains it. */
 export interface ResourceRef {

@@ -1,4 +1,5 @@
 export * from './agent-epochs.js';
+export * from './agent-messages.js';
 export * from './boot.js';
 export * from './changes.js';
 export * from './config.js';
@@ -6,6 +7,7 @@ export * from './direct.js';
 export * from './errors.js';
 export * from './feed.js';
 export * from './health.js';
+export * from './housekeeping.js';
 export * from './idempotency.js';
 export * from './ids.js';
 export * from './inference-errors.js';

@@ -3,7 +3,7 @@ import { RouteConfig } from '@nestjs/platform-fastify';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { AgentIdentity, BlobRef, GoneAppsAnswer, WantedAnswer } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
-import { CallingAgent, clientGone, Epochs, notFound, pathId } from '@nebo/service-kit';
+import { CallingAgent, clientGone, Epochs, notFound, pathId, pollMs } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BuildLog } from '../builds/build-log.js';
 import { RunLog } from '../jobs/run-log.js';
@@ -40,7 +40,7 @@ export class AgentController {
     return this.wanted.since(
       agent,
       typeof since === 'string' ? since : null,
-      waitMs(wait),
+      pollMs(wait),
       clientGone(reply),
     );
   }
@@ -111,9 +111,4 @@ export class AgentController {
     await this.database.transaction((tx) => this.epochs.check(tx, agent));
     return this.blobs.receive(request, { sha256, limit: this.settings.artifactBytes, what: 'an artifact' });
   }
-}
-
-/** Seconds of a long poll, at most 60; anything else counts as none. */
-function waitMs(wait: unknown): number {
-  return typeof wait === 'string' && /^\d{1,3}$/.test(wait) ? Math.min(60, Number(wait)) * 1_000 : 0;
 }

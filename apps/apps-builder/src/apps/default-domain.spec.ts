@@ -20,6 +20,7 @@ describe('apps', () => {
       expect(body.data).toHaveLength(1);
       expect(body.data[0]).toMatchObject({
         app_id: app.id,
+        url: expect.stringMatching(/^https:\/\/[a-z0-9-]+\.apps\.localhost:8443$/),
         is_default: true,
         type: 'current',
         status: 'active',

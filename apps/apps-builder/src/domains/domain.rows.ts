@@ -46,12 +46,13 @@ export interface DomainRecordRow {
   created_at: Date;
 }
 
-/** A row as the contract's record. */
-export function domainRecord(row: DomainRecordRow): V1AppDomain {
+/** A row as the contract's record. @param port where visitors come in over TLS */
+export function domainRecord(row: DomainRecordRow, port: number): V1AppDomain {
   return {
     id: row.id,
     app_id: row.app_id,
     domain: row.host,
+    url: row.host.startsWith('*.') ? null : `https://${row.host}${port === 443 ? '' : `:${port}`}`,
     status: row.status,
     type: row.type,
     is_default: row.is_default,

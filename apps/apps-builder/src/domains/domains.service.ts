@@ -55,7 +55,11 @@ export class DomainsService {
          order by is_default desc, created_at, id limit $2::int offset $3::int`,
         [app.id, page.limit, page.offset],
       );
-      return pageOf(rows.map(domainRecord), total, page);
+      return pageOf(
+        rows.map((row) => domainRecord(row, this.settings.visitorPort)),
+        total,
+        page,
+      );
     });
   }
 
@@ -109,7 +113,7 @@ export class DomainsService {
         );
         await start(sql, 'domain', id, 'checking');
         await sayAct(sql, caller, 'apps_add_domain', app, { domain: host, domain_id: id });
-        return { status: 201, body: domainRecord(row!) };
+        return { status: 201, body: domainRecord(row!, this.settings.visitorPort) };
       }),
     );
   }

@@ -176,6 +176,7 @@ describe('custom domains', () => {
     const name = freshName();
     world.addresses.set(`*.${name}`, '198.51.100.7');
     const { body } = await add(app, `*.${name}`, { skip_certificate: true });
+    expect(body.url).toBeNull();
     await becomes(app, body.id, { status: 'active', certificate_id: null });
     await eventually('the route is there', () => routeOf(`*.${name}`));
   });

@@ -1,6 +1,6 @@
-import { Inject, Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { Database } from '@nebo/persistence';
-import { RUNTIME, type Runtime } from '@nebo/service-kit';
+import { PeriodicHousekeeping, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Blobs } from './blobs.js';
 
 /** How long things are kept that nobody needs any more. */
@@ -20,28 +20,15 @@ const keptRuns = 10_000;
 
 /** Forgets what is over: deleted apps with all their rows, ended replicas, old log lines, bytes that no row owns. */
 @Injectable()
-export class Housekeeping implements OnApplicationBootstrap, OnModuleDestroy {
-  private timer: NodeJS.Timeout | undefined;
-
+export class Housekeeping extends PeriodicHousekeeping {
   constructor(
     private readonly database: Database,
     private readonly blobs: Blobs,
-    @Inject(RUNTIME) private readonly runtime: Runtime,
-  ) {}
-
-  onApplicationBootstrap(): void {
-    this.timer = setInterval(() => {
-      this.run().catch((err: unknown) =>
-        this.runtime.log.warn({ err }, 'housekeeping of apps-builder failed'),
-      );
-    }, 600_000).unref();
+    @Inject(RUNTIME) runtime: Runtime,
+  ) {
+    super('apps-builder', runtime.log);
   }
 
-  onModuleDestroy(): void {
-    clearInterval(this.timer);
-  }
-
-  /** One round. */
   async run(): Promise<void> {
     await this.database.transaction(async (tx) => {
       // What goes raises its feed's `pruned`: a reader that is behind it gets everything instead of a delta with a hole.

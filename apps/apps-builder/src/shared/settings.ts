@@ -30,6 +30,8 @@ export class Settings {
   readonly hookBytes: number;
   /** Where visitors of apps come in: what address records say. */
   readonly edgeAddresses: readonly string[];
+  /** Where they come in over TLS, as addresses of apps say it. */
+  readonly visitorPort: number;
   /** The one of them that people are told. */
   readonly targetIp: string;
   /** First pause between two checks of a domain; it doubles up to an hour. */
@@ -69,6 +71,8 @@ export class Settings {
     this.edgeAddresses = addresses.length > 0 ? addresses : ['127.0.0.1'];
     const odd = this.edgeAddresses.find((text) => isIP(text) === 0);
     if (odd !== undefined) throw new ConfigError(`NEBO_EDGE_ADDRESSES must be IP addresses, not "${odd}"`);
+    const tlsPort = config.int('NEBO_EDGE_TLS_PORT', 8443, { max: 65_535 });
+    this.visitorPort = config.int('NEBO_EDGE_VISITOR_PORT', tlsPort, { min: 1, max: 65_535 });
     this.targetIp = this.edgeAddresses.find((text) => isIP(text) === 4) ?? this.edgeAddresses[0]!;
     this.domainCheckMs = config.int('NEBO_DOMAIN_CHECK_MS', 5_000, { min: 10, max: 3_600_000 });
     this.domainAgainMs = config.int('NEBO_DOMAIN_AGAIN_MS', 6 * 3_600_000, { min: 10, max: 86_400_000 });

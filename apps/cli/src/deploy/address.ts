@@ -8,5 +8,5 @@ export async function addressOf(client: ApiClient, appId: string): Promise<strin
     ({ type }) => (type ?? 'current') === 'current',
   );
   const found = domains.find((domain) => domain.is_default) ?? domains[0];
-  return found ? `https://${found.domain}` : null;
+  return found ? (found.url ?? `https://${found.domain}`) : null;
 }

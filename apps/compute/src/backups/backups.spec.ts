@@ -1,3 +1,4 @@
+import type { TestAnswer } from '@nebo/service-kit/testing';
 import { randomUUID } from 'node:crypto';
 import { sharedPostgres } from '@nebo/test-kit';
 import { Bench, eventually, FakeAgent } from '../../test/harness.js';
@@ -24,8 +25,7 @@ describe('backups', () => {
     await reach(vm, id, 'ready');
     return id;
   };
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  const reach = async (vm: string, id: string, status: string): Promise<any> => {
+  const reach = async (vm: string, id: string, status: string): Promise<TestAnswer['body']> => {
     const { body } = await bench.api('GET', `vms/${vm}/backups/${id}?wait=${status}&timeout=30`);
     expect(body.status).toBe(status);
     return body;

@@ -50,8 +50,7 @@ describe('images of operators', () => {
       sha256,
       ...more,
     });
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  const added = async (bytes: Buffer, more: Record<string, unknown> = {}): Promise<any> => {
+  const added = async (bytes: Buffer, more: Record<string, unknown> = {}): Promise<TestAnswer['body']> => {
     const { sha256 } = (await upload(bytes)).body;
     const answer = await add(sha256, more);
     if (answer.status !== 201) throw new Error(answer.text);

@@ -3,24 +3,11 @@ import { readCounters } from '../dialects/counters.js';
 import type { Counters, Finish } from '../dialects/dialect.js';
 import { maskWords } from '../upstreams/refusal.js';
 import { type Json, type UpstreamEvent } from '../upstreams/upstream-event.js';
-import { UpstreamError } from '../upstreams/upstream.js';
+import { UpstreamError } from '../upstreams/upstream-error.js';
+import type { Piece } from './piece.js';
 import { plainText } from './plain-text.js';
 import { ThinkTags } from './think-tags.js';
-import { ToolCallReader, type ToolCallPiece } from './tool-call-reader.js';
-
-/** A piece of an answer, free of the vendor's habits. */
-export interface Piece {
-  content?: string;
-  reasoning?: string;
-  toolCalls?: ToolCallPiece[];
-  /** As the vendor gives it, where the client asked for it. */
-  logprobs?: unknown;
-  /**
-   * JSON text of the whole choice as the vendor wrote it. Only where it is exactly `{"index":0,"delta":{"content":…},
-   * "finish_reason":null}`, so that the chat format may send it on instead of writing it anew.
-   */
-  choice?: string;
-}
+import { ToolCallReader } from './tool-call-reader.js';
 
 const finishes: ReadonlyMap<string, Finish> = new Map([
   ['stop', 'stop'],

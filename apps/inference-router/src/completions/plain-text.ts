@@ -1,4 +1,4 @@
-import type { Piece } from './answer-reader.js';
+import type { Piece } from './piece.js';
 
 const text = String.raw`"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"`;
 const before = String.raw`(?:"(?:id|object|model|system_fingerprint|service_tier)":(?:null|"[^"\\\u0000-\u001f]*"),|"created":\d+,)*`;

@@ -1,5 +1,5 @@
 import { ApiError } from '@nebo/service-kit';
-import { UpstreamError } from '../upstreams/upstream.js';
+import { UpstreamError } from '../upstreams/upstream-error.js';
 
 /**
  * What a client is told about trouble with an upstream. Refusals of the operator's account at the vendor (401, 402, 403)

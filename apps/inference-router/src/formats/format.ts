@@ -1,7 +1,7 @@
 import type { InferenceIdentity } from '@nebo/contracts';
 import type { Catalogue } from '../catalogue/catalogue.js';
 import type { Admitted } from '../completions/admission.js';
-import type { Piece } from '../completions/answer-reader.js';
+import type { Piece } from '../completions/piece.js';
 import type { Completed } from '../completions/completions.service.js';
 import type { Order } from '../completions/order.js';
 

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { sharedPostgres } from '@nebo/test-kit';
 import { type Router, startRouter } from '../../test/harness.js';
-import { freeAborts, RequestLog, type RequestRecord } from './request-log.js';
+import { freeAborts, RequestLog } from './request-log.js';
+import type { RequestRecord } from './request-record.js';
 
 /** inference-gateway.md, 4: more than 5 unbilled aborts in an hour, or more than a hundredth of the month's spend. */
 describe('drain mode of a key', () => {

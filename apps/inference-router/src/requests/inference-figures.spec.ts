@@ -2,7 +2,7 @@ import { Config } from '@nebo/service-kit';
 import { createMetrics, Figures, startTelemetry } from '@nebo/telemetry';
 import { startOtlpReceiver } from '@nebo/test-kit';
 import { InferenceFigures } from './inference-figures.js';
-import type { RequestRecord } from './request-log.js';
+import type { RequestRecord } from './request-record.js';
 
 const startedAt = new Date('2026-01-01T00:00:00.000Z');
 const record: RequestRecord = {

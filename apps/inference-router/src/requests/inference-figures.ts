@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { METRICS, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { type Attributes, isConfigured, type Metrics, openSpan } from '@nebo/telemetry';
 import type { Counters } from '../dialects/dialect.js';
-import type { RequestRecord } from './request-log.js';
+import type { RequestRecord } from './request-record.js';
 
 /** Seconds; answers of agents take minutes. */
 const durations = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640];

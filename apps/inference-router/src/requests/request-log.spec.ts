@@ -3,7 +3,8 @@ import { Config } from '@nebo/service-kit';
 import { createMetrics } from '@nebo/telemetry';
 import { pino } from 'pino';
 import { InferenceFigures } from './inference-figures.js';
-import { RequestLog, type RequestRecord } from './request-log.js';
+import { RequestLog } from './request-log.js';
+import type { RequestRecord } from './request-record.js';
 
 const record = (number: number): RequestRecord => ({
   operationId: `op-${number}`,

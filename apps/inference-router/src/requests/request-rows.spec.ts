@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { sharedPostgres } from '@nebo/test-kit';
 import { account, type Router, startRouter } from '../../test/harness.js';
-import { RequestLog, type RequestRecord } from './request-log.js';
+import { RequestLog } from './request-log.js';
+import type { RequestRecord } from './request-record.js';
 
 describe('rows of the log of requests', () => {
   let router: Router;

@@ -3,7 +3,7 @@ import { HealthRegistry, METRICS, RUNTIME, type Runtime } from '@nebo/service-ki
 import type { Metrics } from '@nebo/telemetry';
 import { Catalogue, type Route } from '../catalogue/catalogue.js';
 import { Breaker, breakerDefaults, type Pass } from './breaker.js';
-import { UpstreamError } from './upstream.js';
+import { UpstreamError } from './upstream-error.js';
 
 /** Statuses by which a vendor refuses the operator's account: key, money, permission. */
 const accountStatuses: ReadonlySet<number> = new Set([401, 402, 403]);

@@ -1,5 +1,5 @@
 import { readerFor } from './event-stream.js';
-import type { UpstreamError } from './upstream.js';
+import type { UpstreamError } from './upstream-error.js';
 
 type Part = string | Buffer;
 

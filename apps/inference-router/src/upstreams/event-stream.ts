@@ -1,7 +1,7 @@
 import { StringDecoder } from 'node:string_decoder';
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { type Json, UpstreamEvent } from './upstream-event.js';
-import { UpstreamError } from './upstream.js';
+import { UpstreamError } from './upstream-error.js';
 
 /** Most characters of one event; tool calls with whole files in them are long. */
 const eventLimit = 32 * 1024 * 1024;

@@ -5,7 +5,8 @@ import type { Deadlines } from './deadlines.js';
 import { Deadline } from './deadlines.js';
 import { type EventReader, readerFor } from './event-stream.js';
 import { Refusal } from './refusal.js';
-import { type AnswerTaker, type Sending, UpstreamError } from './upstream.js';
+import type { AnswerTaker, Sending } from './upstream.js';
+import { UpstreamError } from './upstream-error.js';
 
 /** What the end of a body may take after `[DONE]`, milliseconds. */
 const endLimit = 1_000;

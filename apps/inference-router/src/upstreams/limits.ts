@@ -1,5 +1,4 @@
 import type { Config } from '@nebo/service-kit';
-import type { Provider } from '../catalogue/catalogue.js';
 
 /** The operator's limits on upstreams, milliseconds; 0: none. There is no limit on a whole answer. */
 export interface UpstreamLimits {
@@ -20,7 +19,10 @@ export function upstreamLimits(config: Config): UpstreamLimits {
 }
 
 /** The limits of one provider: what the file says of it, else the settings. */
-export const limitsOf = ({ limits }: Provider, defaults: UpstreamLimits): UpstreamLimits => ({
+export const limitsOf = (
+  { limits }: { limits?: Partial<UpstreamLimits> | undefined },
+  defaults: UpstreamLimits,
+): UpstreamLimits => ({
   ...defaults,
   ...limits,
 });

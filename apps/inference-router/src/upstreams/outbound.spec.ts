@@ -2,7 +2,7 @@ import { startUpstreamModel, type UpstreamModel } from '@nebo/test-kit';
 import { Cancel } from '../completions/cancel.js';
 import { upstreamAnswer } from '../completions/upstream-answers.js';
 import { type Outbound, startOutbound } from '../../test/outbound.js';
-import { UpstreamError } from './upstream.js';
+import { UpstreamError } from './upstream-error.js';
 import type { UpstreamEvent } from './upstream-event.js';
 
 describe('routes of a model', () => {

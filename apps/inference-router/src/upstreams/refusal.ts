@@ -1,5 +1,5 @@
 import type { Provider } from '../catalogue/catalogue.js';
-import { UpstreamError } from './upstream.js';
+import { UpstreamError } from './upstream-error.js';
 
 /** Bytes of an error answer that are read for the log and the client. */
 const errorBytes = 64 * 1024;

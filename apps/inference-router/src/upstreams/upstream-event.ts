@@ -1,4 +1,4 @@
-import { UpstreamError } from './upstream.js';
+import { UpstreamError } from './upstream-error.js';
 
 export type Json = Readonly<Record<string, unknown>>;
 

@@ -13,7 +13,8 @@ import { Deadline, Deadlines } from './deadlines.js';
 import { HttpUpstream } from './http-upstream.js';
 import { limitsOf, type UpstreamLimits, upstreamLimits } from './limits.js';
 import { pickOrder } from './pick.js';
-import { type AnswerTaker, type Sending, type Upstream, UpstreamError } from './upstream.js';
+import type { AnswerTaker, Sending, Upstream } from './upstream.js';
+import { UpstreamError } from './upstream-error.js';
 import type { UpstreamEvent } from './upstream-event.js';
 
 /** Most attempts of one request, whatever the number of its upstreams. */

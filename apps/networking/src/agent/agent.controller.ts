@@ -1,7 +1,7 @@
 import { Body, Controller, Get, HttpCode, Post, Query, Res } from '@nestjs/common';
 import { ApiExcludeController } from '@nestjs/swagger';
 import type { AgentIdentity, WantedAnswer } from '@nebo/contracts';
-import { CallingAgent, clientGone, idOrNull } from '@nebo/service-kit';
+import { CallingAgent, clientGone, idOrNull, pollMs } from '@nebo/service-kit';
 import type { FastifyReply } from 'fastify';
 import { parseObserved } from './messages.js';
 import { ObservedService } from './observed.service.js';
@@ -26,7 +26,7 @@ export class AgentController {
   ): Promise<WantedAnswer> {
     const cursor = typeof since === 'string' ? since : null;
     const next = typeof after === 'string' ? idOrNull(after) : null;
-    return this.wanted.since(agent, cursor, waitMs(wait), clientGone(reply), next);
+    return this.wanted.since(agent, cursor, pollMs(wait), clientGone(reply), next);
   }
 
   @Post('observed')
@@ -37,9 +37,4 @@ export class AgentController {
   ): Promise<{ taken: number }> {
     return { taken: await this.observed.take(agent, parseObserved(body)) };
   }
-}
-
-/** Seconds of a long poll, at most 60; anything else counts as none. */
-function waitMs(wait: unknown): number {
-  return typeof wait === 'string' && /^\d{1,3}$/.test(wait) ? Math.min(60, Number(wait)) * 1_000 : 0;
 }

@@ -1,3 +1,4 @@
+import { secured, securedTables, viewOf } from '@nebo/service-kit/testing';
 import { sharedPostgres } from '@nebo/test-kit';
 import pg from 'pg';
 import { Bench, FakeAgent } from '../../test/harness.js';
@@ -23,34 +24,14 @@ describe('row-level security, the second belt', () => {
   });
 
   it('every table with an account has it enabled and forced, with one policy for reading and writing', async () => {
-    const found = await bench.sql<{ name: string; enabled: boolean; forced: boolean; policies: number }>(
-      `select c.relname as name, c.relrowsecurity as enabled, c.relforcerowsecurity as forced,
-         (select count(*)::int from pg_policy p where p.polrelid = c.oid and p.polqual is not null and p.polwithcheck is not null) as policies
-       from pg_class c join pg_namespace n on n.oid = c.relnamespace
-       where n.nspname = 'networking' and c.relkind = 'r'
-         and exists (select 1 from pg_attribute a where a.attrelid = c.oid and a.attname = 'account_id') order by 1`,
-    );
-    expect(found).toEqual(tenantTables.map((name) => ({ name, enabled: true, forced: true, policies: 1 })));
+    expect(await bench.sql(securedTables, ['networking'])).toEqual(secured(tenantTables));
   });
 
-  it('nothing without an account, nothing of another one, all of the own; nothing foreign can be written', async () => {
-    const within = async <T>(account: string | null, work: () => Promise<T>): Promise<T> => {
-      await role.query('begin');
-      if (account !== null) await role.query("select set_config('app.account', $1, true)", [account]);
-      try {
-        return await work();
-      } finally {
-        await role.query('rollback');
-      }
-    };
-    for (const table of tenantTables) {
-      const count = async () =>
-        (await role.query<{ count: number }>(`select count(*)::int as count from ${table}`)).rows[0]!.count;
-      expect(await within(null, count)).toBe(0);
-      expect(await within(bench.stranger.account_id, count)).toBe(0);
-      expect(await within(bench.account, count)).toBe(1);
-      const erased = within(bench.stranger.account_id, () => role.query(`delete from ${table}`));
-      expect((await erased).rowCount).toBe(0);
-    }
-  });
+  it.each(tenantTables)(
+    '%s: nothing without an account, nothing of another one, all of the own; nothing foreign can be erased',
+    async (table) => {
+      const accounts = { own: bench.account, stranger: bench.stranger.account_id };
+      expect(await viewOf(role, table, accounts)).toEqual({ nobody: 0, stranger: 0, own: 1, erased: 0 });
+    },
+  );
 });

@@ -263,6 +263,12 @@ export class V1AppDomain {
   app_id!: string;
   @StrField()
   domain!: string;
+  @StrField({
+    nullable: true,
+    optional: true,
+    description: 'Where it is served, with the port of this installation; null for a wildcard',
+  })
+  url!: string | null;
   @StrField()
   status!: string;
   @StrField({ default: 'current' })

@@ -10,6 +10,8 @@ import { createRuntime, migrateServices } from '../process.js';
 import type { Runtime } from '../runtime.js';
 import { LocalTarget } from '../target.js';
 
+export * from './row-security.js';
+
 /** Options of `startServices`. */
 export interface TestProcessOptions {
   /** An empty database; `freshDatabase()` of the test kit gives one. */

@@ -1,4 +1,4 @@
-import type { Piece } from '../../completions/answer-reader.js';
+import type { Piece } from '../../completions/piece.js';
 import { blocksOfStream, messageEvents } from '../../../test/messages.js';
 import { MessagesStream } from './messages-stream.js';
 

@@ -2,7 +2,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import { dice } from '../../../test/dice.js';
 import { bareCatalogue, readRequest } from '../../../test/messages.js';
 import type { Route } from '../../catalogue/catalogue.js';
-import type { Piece } from '../../completions/answer-reader.js';
+import type { Piece } from '../../completions/piece.js';
 import type { ToolCallPiece } from '../../completions/tool-call-reader.js';
 import { dialects } from '../../dialects/registry.js';
 import { vendorRequest } from '../../dialects/vendor-request.js';

@@ -1,4 +1,4 @@
-import type { Piece } from '../../completions/answer-reader.js';
+import type { Piece } from '../../completions/piece.js';
 import type { ToolCallPiece } from '../../completions/tool-call-reader.js';
 import type { Finish } from '../../dialects/dialect.js';
 import { CustomInput } from './custom-input.js';

@@ -1,4 +1,4 @@
-import type { Piece } from '../../completions/answer-reader.js';
+import type { Piece } from '../../completions/piece.js';
 import type { Completed } from '../../completions/completions.service.js';
 import type { PlainWriter } from '../format.js';
 import { ended, type ResponseHead } from './response-object.js';

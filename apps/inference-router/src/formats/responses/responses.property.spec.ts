@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import OpenAI from 'openai';
 import { dice } from '../../../test/dice.js';
 import { responseEvents } from '../../../test/responses.js';
-import type { Piece } from '../../completions/answer-reader.js';
+import type { Piece } from '../../completions/piece.js';
 import type { Completed } from '../../completions/completions.service.js';
 import type { CatalogueModel } from '../../catalogue/model.js';
 import { MasterKey } from '@nebo/service-kit';
