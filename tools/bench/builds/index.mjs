@@ -4,7 +4,7 @@
  * machine (2 processors), so both have the same. Rounds take turns. Needs root, bubblewrap, a package registry, Go, Python.
  */
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { lookup } from 'node:dns/promises';
 import { cpus, loadavg, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -42,10 +42,11 @@ export async function benchBuilds({ size = 2, only } = {}) {
     buildLimits,
   });
   await drivers.builds.start();
+  const cpu = cpuMeter(runs.tag);
   const rows = [];
   try {
     for (const project of projects.filter(({ name }) => !only || name === only))
-      rows.push(await measureProject(project, { work, drivers, tag: runs.tag, rounds: size }));
+      rows.push(await measureProject(project, { work, drivers, cpu, rounds: size }));
   } finally {
     await drivers.replicas.stop();
     await proxy.stop();
@@ -75,7 +76,7 @@ async function registry() {
   return `${(await lookup(hostname, { family: 4 })).address}:443`;
 }
 
-async function measureProject(project, { work, drivers, tag, rounds }) {
+async function measureProject(project, { work, drivers, cpu, rounds }) {
   const dir = join(work, `source-${project.name}`);
   for (const [path, text] of Object.entries(project.files)) {
     mkdirSync(dirname(join(dir, path)), { recursive: true });
@@ -88,11 +89,11 @@ async function measureProject(project, { work, drivers, tag, rounds }) {
   const figures = { hand: [], cold: [], warm: [] };
   for (let round = 0; round < rounds; round++) {
     const app = `${project.name}-${round}`;
-    const ours = async () => measured(tag, () => build(drivers.builds, app, source, archive));
+    const ours = async () => measured(cpu, () => build(drivers.builds, app, source, archive));
     const steps = [
       [
         'hand',
-        () => measured(tag, () => byHand(project, archive, join(work, `hand-${project.name}-${round}`))),
+        () => measured(cpu, () => byHand(project, archive, join(work, `hand-${project.name}-${round}`))),
       ],
       ['cold', ours],
     ];
@@ -179,34 +180,32 @@ async function byHand({ hand, output }, archive, dir) {
 }
 
 /** Wall and processor seconds of some work with all its children. */
-async function measured(tag, work) {
-  const [began, cpu] = [performance.now(), cpuSeconds(tag)];
+async function measured(cpu, work) {
+  const [began, before] = [performance.now(), cpu()];
   await work();
-  return { seconds: (performance.now() - began) / 1000, cpu: cpuSeconds(tag) - cpu };
+  return { seconds: (performance.now() - began) / 1000, cpu: cpu() - before };
 }
 
 /**
- * Of this process and of all its children that have ended, from /proc in ticks of 10 ms, and of all sandboxes of this agent,
- * whose processes the host does not count as its children: what is in both is counted twice, so against us.
+ * Counts processor time of this process and everything below it, sandboxes too, which the kernel does not count as its
+ * children: by a group of its own (version 1), or by adding the groups of the agent's sandboxes (version 2).
  */
-function cpuSeconds(tag) {
-  const text = readFileSync('/proc/self/stat', 'latin1');
-  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
-  const own = fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
-  return own + groupSeconds(tag);
-}
-
-function groupSeconds(tag) {
-  for (const folder of ['cpuacct', 'cpu,cpuacct', 'cpu'])
+function cpuMeter(tag) {
+  for (const folder of ['cpuacct', 'cpu,cpuacct'])
     try {
-      return Number(readFileSync(`/sys/fs/cgroup/${folder}/nebo-${tag}/cpuacct.usage`, 'utf8')) / 1e9;
+      const group = `/sys/fs/cgroup/${folder}/nebo-bench-${process.pid}`;
+      mkdirSync(group);
+      writeFileSync(join(group, 'cgroup.procs'), String(process.pid));
+      return () => Number(readFileSync(join(group, 'cpuacct.usage'), 'utf8')) / 1e9;
     } catch {
       // Another place, or version 2.
     }
-  try {
-    const text = readFileSync(`/sys/fs/cgroup/nebo-${tag}/cpu.stat`, 'utf8');
-    return Number(/^usage_usec (\d+)/m.exec(text)[1]) / 1e6;
-  } catch {
-    return 0;
-  }
+  return () => {
+    const text = readFileSync('/proc/self/stat', 'latin1');
+    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+    const own = fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
+    const file = `/sys/fs/cgroup/nebo-${tag}/cpu.stat`;
+    const group = existsSync(file) ? /^usage_usec (\d+)/m.exec(readFileSync(file, 'utf8')) : null;
+    return own + Number(group?.[1] ?? 0) / 1e6;
+  };
 }
