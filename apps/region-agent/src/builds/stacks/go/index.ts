@@ -38,7 +38,7 @@ export const go: Stack = {
       build: `go build -ldflags='-w -s' -o out ${quoted(target)}`,
       notes: [`Go ${tools.go.version}`, ...notes],
       // A static binary: it runs whatever the replica's system is.
-      env: { CGO_ENABLED: '0', GOFLAGS: '-buildvcs=false', GOTELEMETRY: 'off' },
+      env: { CGO_ENABLED: '0', GOFLAGS: '-buildvcs=false -modcacherw', GOTELEMETRY: 'off' },
       caches,
       output: async () => {
         const chosen = await chosenOutput(look, appDir);

@@ -1,6 +1,6 @@
 import { toolAdvice } from '../../../system/toolchain.js';
 import { chosenOutput } from '../../outputs.js';
-import { at, type Look, type Stack } from '../../plan.js';
+import { at, pythonPackages, type Look, type Stack } from '../../plan.js';
 import { BuildFailure } from '../../tree.js';
 import { installCommand, pythonCaches, requirements } from './packages.js';
 import { pythonServer } from './server.js';
@@ -43,7 +43,11 @@ export const python: Stack = {
       install,
       build: server?.build ?? null,
       notes: [`Python ${tool.version}`, ...adds],
-      env: { PYTHONUNBUFFERED: '1', PIP_DISABLE_PIP_VERSION_CHECK: '1', PIP_NO_INPUT: '1' },
+      env: {
+        ...{ PYTHONUNBUFFERED: '1', PIP_DISABLE_PIP_VERSION_CHECK: '1', PIP_NO_INPUT: '1' },
+        // From the app's folder, where its commands run.
+        PYTHONPATH: pythonPackages,
+      },
       caches: pythonCaches(look, found, install, tool),
       output: async () => {
         const chosen = await chosenOutput(look, appDir);
