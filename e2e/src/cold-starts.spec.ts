@@ -13,11 +13,14 @@ for (const { form, missing, start } of forms) {
     let nebo: Installation;
     let api: Api;
     let project: string;
+    /** For what needs no app of its own. */
+    let shared: { id: string; host: string; build: string };
 
     beforeAll(async () => {
       nebo = await start({ NEBO_IDLE_TIMEOUT: '1', NEBO_RATE_LIMIT: '0' });
       api = new Api(nebo.baseUrl, nebo.key, new ContractCheck(readContract('v1')));
       project = (await api.get('/projects')).body.data[0].id;
+      shared = await deploySleepy(api, project);
     }, 120_000);
     afterAll(() => nebo?.stop(), 60_000);
 
@@ -57,7 +60,7 @@ for (const { form, missing, start } of forms) {
       'every request of every burst is served, bodies, streams and WebSockets too, by one start',
       async () => {
         const total = form === 'in one process' ? size : Math.min(size, 8);
-        const apps = Math.max(2, Math.min(10, Math.ceil(total / 10)));
+        const apps = Math.max(2, Math.min(10, Math.ceil(total / 5)));
         const sizes = (burst: number) => (burst % 20 === 19 ? 50 : 1 + ((burst * 7) % 12));
         const each = Array.from({ length: apps }, (_, i) => Math.floor((total + i) / apps));
         const wrong = (await Promise.all(each.map((count) => bursts(count, sizes)))).flat();
@@ -68,22 +71,22 @@ for (const { form, missing, start } of forms) {
 
     it('sleeps truthfully: live and active, nothing charged, its log says so; open streams keep it awake', async () => {
       const before = (await api.get('/account/balance')).body.balance;
-      const { id, host, build } = await deploySleepy(api, project);
+      const { id, host, build } = shared;
       const client = new SleepyClient(nebo.edgeUrl, host);
       const { start: first } = await client.send('GET', '/');
       const stream = await client.open('GET', '/stream');
       expect(stream.headers['x-start']).toBe(first);
-      await pause(3_000);
+      await pause(2_200);
       expect((await client.send('GET', '/')).start).toBe(first);
       stream.destroy();
       const { answer, socket } = await client.connect();
       expect(answer.statusCode).toBe(101);
-      await pause(3_000);
+      await pause(2_200);
       expect((await client.send('GET', '/')).start).toBe(first);
       socket!.destroy();
 
       await until(async () => {
-        await pause(2_500);
+        await pause(1_700);
         return (await client.send('GET', '/')).start !== first;
       }, 60_000);
       expect((await api.get(`/apps/${id}`)).body).toMatchObject({
@@ -96,8 +99,7 @@ for (const { form, missing, start } of forms) {
     }, 120_000);
 
     it('a crash is started over by the next request', async () => {
-      const { host } = await deploySleepy(api, project);
-      const client = new SleepyClient(nebo.edgeUrl, host);
+      const client = new SleepyClient(nebo.edgeUrl, shared.host);
       const { start: first } = await client.send('GET', '/');
       expect((await client.send('POST', '/crash', Buffer.from('x'))).status).toBe(502);
       const next = await client.send('POST', '/', Buffer.alloc(100_000, 'x'));
@@ -106,7 +108,7 @@ for (const { form, missing, start } of forms) {
     }, 120_000);
 
     it('from on demand to permanent and back, and a new version while it sleeps: no request is lost', async () => {
-      const { id, host } = await deploySleepy(api, project);
+      const { id, host } = shared;
       const client = new SleepyClient(nebo.edgeUrl, host);
       let running = true;
       const seen: Seen[] = [];
@@ -124,13 +126,15 @@ for (const { form, missing, start } of forms) {
           await pause(kind % 10 === 9 ? 1_600 : 50);
         }
       })();
-      await pause(1_000);
-      await api.call('PATCH', `/apps/${id}`, { body: { replica_count: 1 } });
-      await pause(6_000);
-      await api.call('PATCH', `/apps/${id}`, { body: { replica_count: 0 } });
-      await pause(6_000);
-      await api.call('PATCH', `/apps/${id}`, { body: { replica_memory_mb: 768 } });
-      await pause(6_000);
+      const starts = () => new Set(seen.map(({ start }) => start)).size;
+      await until(() => starts() > 0);
+      for (const change of [{ replica_count: 1 }, { replica_count: 0 }, { replica_memory_mb: 768 }]) {
+        const before = starts();
+        await api.call('PATCH', `/apps/${id}`, { body: change });
+        // Another nap may be another start as well: a little longer than the change takes, so that it is not only that.
+        await until(() => starts() > before, 60_000);
+        await pause(2_500);
+      }
       running = false;
       await load;
       expect(seen.filter(({ status, good }) => status !== 200 || !good)).toEqual([]);

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import OpenAI from 'openai';
 import { packFolder } from '@nebo/archive';
-import { GitHostPart } from '@nebo/test-kit';
+import { findBusybox, GitHostPart, pageImage, RegistryPart } from '@nebo/test-kit';
 import { findNatsServer, type Split, startSplit } from '../harness/split.mjs';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { root, until } from '../harness/nebo.js';
@@ -15,16 +15,29 @@ const missing = findNatsServer() === null;
   let split: Split;
   let api: Api;
   let host: GitHostPart;
+  let registry: RegistryPart;
 
   beforeAll(async () => {
     host = await GitHostPart.start();
-    split = await startSplit({ env: { NEBO_SAFE_NET_ALLOW: host.address } });
+    registry = await RegistryPart.start();
+    split = await startSplit({ env: { NEBO_SAFE_NET_ALLOW: `${host.address},${registry.address}` } });
     api = new Api(split.baseUrl, split.key, new ContractCheck(readContract('v1')));
   }, 120_000);
   afterAll(async () => {
     await split?.stop();
     await host?.stop();
+    await registry?.stop();
   });
+
+  const pageOf = (name: string): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const { port } = new URL(split.edgeUrl);
+      httpRequest({ host: '127.0.0.1', port, headers: { host: `${name}.apps.localhost` } }, (response) => {
+        buffer(response).then((bytes) => resolve(bytes.toString()), reject);
+      })
+        .on('error', reject)
+        .end();
+    });
 
   it('a folder becomes a page, a chat is paid, a revoked key stops at every gateway', async () => {
     const project = split.credentials.accounts[0]!.project_id;
@@ -43,14 +56,7 @@ const missing = findNatsServer() === null;
         'live',
       60_000,
     );
-    const text = await new Promise<string>((resolve, reject) => {
-      const { port } = new URL(split.edgeUrl);
-      httpRequest({ host: '127.0.0.1', port, headers: { host: 'split.apps.localhost' } }, (response) => {
-        buffer(response).then((bytes) => resolve(bytes.toString()), reject);
-      })
-        .on('error', reject)
-        .end();
-    });
+    const text = await pageOf('split');
     expect(text).toContain('Hello from Nebo');
 
     const client = new OpenAI({ baseURL: `${split.aiUrl}/v1`, apiKey: split.inferenceKey, maxRetries: 0 });
@@ -99,6 +105,25 @@ const missing = findNatsServer() === null;
       60_000,
     );
     await until(() => host.statuses('ann/site', commit).some(({ state }) => state === 'success'));
+  }, 90_000);
+
+  it('an image becomes a page: the agent pulls it and stores it over HTTP', async () => {
+    const { found: busybox } = await findBusybox();
+    // Where images cannot run, src/images.spec.ts says why.
+    if (busybox === null || process.getuid?.() !== 0) return;
+    const project = split.credentials.accounts[0]!.project_id;
+    const created = await api.post(`/projects/${project}/apps`, {
+      name: 'split-image',
+      source_type: 'docker_image',
+      docker_image: registry.push('ann/page', 'v1', pageImage(busybox, 'from an image')),
+    });
+    const build = (await api.post(`/apps/${created.body.id}/deploy`)).body.id;
+    await until(async () => {
+      const { body } = await api.get(`/apps/${created.body.id}/builds/${build}?wait=live&timeout=20`);
+      if (body.status === 'error' || body.boot_error) throw new Error(body.error ?? body.boot_error);
+      return body.deploy_state === 'live';
+    }, 60_000);
+    expect(await pageOf('split-image')).toBe('from an image');
   }, 90_000);
 
   it('a service that is away is 503 as JSON, and the rest goes on', async () => {

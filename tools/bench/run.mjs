@@ -1,5 +1,5 @@
 /**
- * `npm run bench -- NAME` (start, gateway, inference, compute, builds, dns; without a name: all). Ratios in one run, CPU per request rather than a
+ * `npm run bench -- NAME` (start, gateway, inference, compute, builds, dns, wake, apps; without a name: all). Ratios in one run, CPU per request rather than a
  * time: a neighbour on the machine slows everything alike. Prints a table and writes it to docs/bench.md with --write.
  * `--size=N` for benches that have a quick form (1) and a whole one, `--only=WORD` for some of their measures.
  */
@@ -7,12 +7,14 @@ import { appendFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { root } from '../start/node-binary.mjs';
+import { benchApps } from './apps/index.mjs';
 import { benchBuilds } from './builds/index.mjs';
 import { benchCompute } from './compute/index.mjs';
 import { benchDns } from './dns/index.mjs';
 import { benchInference } from './inference/index.mjs';
 import { benchGateway } from './src/gateway.mjs';
 import { benchStart } from './src/start.mjs';
+import { benchWake } from './wake/index.mjs';
 
 const benches = {
   start: benchStart,
@@ -21,6 +23,8 @@ const benches = {
   compute: benchCompute,
   builds: benchBuilds,
   dns: benchDns,
+  wake: benchWake,
+  apps: benchApps,
 };
 const words = process.argv.slice(2);
 const names = words.filter((word) => !word.startsWith('-'));

@@ -65,12 +65,33 @@ const proofs = {
     shown: (n) =>
       `every family of hostile archives × ${n} mutations is refused by the right rule and leaves no file; valid ones come out byte for byte`,
   },
+  'app-networks': {
+    project: 'e2e',
+    specs: ['src/app-networks.spec.ts'],
+    size: 100,
+    shown: (n) =>
+      `${n} changes of an app's private network at 200 requests a second, in one process and in the split form, with two replicas and on demand: no request fails, every replica ends in the network that was named last, no port, address or charge is left`,
+  },
   'cold-starts': {
     project: 'e2e',
     specs: ['src/cold-starts.spec.ts'],
     size: 1_000,
     shown: (n) =>
       `${n} cold starts of apps on demand with bursts of 1 to 50 requests (GET, HEAD, bodies, server-sent events, WebSockets), fewer in the split form: every request served whole, one start a burst; streams keep an app awake; deploys and changes of \`replica_count\` while it sleeps lose nothing`,
+  },
+  deploys: {
+    project: 'e2e',
+    specs: ['src/deploys-under-load.spec.ts'],
+    size: 100,
+    shown: (n) =>
+      `${n} changes (deploys, variables, sizes, counts, versions that never become ready) under ${n > 5 ? 200 : 50} requests a second, a fifth as many in the split form: no request fails, none is answered by a version that was never ready or by an older one than before, streams and WebSockets end after their drain time with a word`,
+  },
+  usage: {
+    project: 'e2e',
+    specs: ['src/usage.spec.ts'],
+    size: 50,
+    shown: (n) =>
+      `${n} times kill -9 of the whole installation while an app on demand works: what it worked in peace is measured and charged, never more than the time that passed, the ledger is what usage says, the audit finds nothing`,
   },
   lifecycle: {
     project: 'libs/lifecycle',

@@ -25,6 +25,7 @@ const wanted = [
   { package: 'git', file: ['/usr/lib/git-core/git-http-backend'], for: 'apps from git repositories' },
   { package: 'dnsmasq-base', file: ['/usr/sbin/dnsmasq'], for: 'VPCs with real packets' },
   { package: 'conntrack', file: ['/usr/sbin/conntrack'], for: 'VPCs with real packets' },
+  { package: 'busybox-static', file: ['/bin/busybox', '/usr/bin/busybox'], for: 'apps from images' },
   { package: 'qemu-system-x86', file: ['/usr/bin/qemu-system-x86_64'], for: 'real machines' },
   { package: 'qemu-utils', file: ['/usr/bin/qemu-img'], for: 'real machines' },
 ];

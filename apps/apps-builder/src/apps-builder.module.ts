@@ -34,6 +34,7 @@ import { GitHosts } from './git/git-hosts.js';
 import { GitReach } from './git/git-reach.js';
 import { hears } from './hears.js';
 import { InternalController } from './internal/internal.controller.js';
+import { InventoryController } from './internal/inventory.controller.js';
 import { RoutesService } from './internal/routes.service.js';
 import { JobLifecycle } from './jobs/job.lifecycle.js';
 import { JobRunLifecycle } from './jobs/job-run.lifecycle.js';
@@ -41,6 +42,8 @@ import { JobsController } from './jobs/jobs.controller.js';
 import { JobsService } from './jobs/jobs.service.js';
 import { MissedTicks } from './jobs/missed-ticks.js';
 import { RunLog } from './jobs/run-log.js';
+import { PortLifecycle } from './networks/port.lifecycle.js';
+import { VpcReferences } from './networks/vpc-reference.js';
 import { ReplicaMoney } from './rollouts/money.js';
 import { RolloutLifecycle } from './rollouts/rollout.lifecycle.js';
 import { RuntimeLog } from './rollouts/runtime-log.js';
@@ -55,6 +58,9 @@ import { CommitStatusLifecycle } from './sources/commit-status.lifecycle.js';
 import { HookLifecycle } from './sources/hook.lifecycle.js';
 import { PushLifecycle } from './sources/push.lifecycle.js';
 import { SourcesService } from './sources/sources.service.js';
+import { UsageFaults } from './usage/usage-faults.js';
+import { UsageHourLifecycle } from './usage/usage-hour.lifecycle.js';
+import { UsageIntake } from './usage/usage-intake.service.js';
 import { StandingService } from './standing/standing.service.js';
 
 /**
@@ -75,6 +81,7 @@ import { StandingService } from './standing/standing.service.js';
     DeliveriesController,
     AgentController,
     InternalController,
+    InventoryController,
     HooksController,
   ],
   providers: [
@@ -108,27 +115,34 @@ import { StandingService } from './standing/standing.service.js';
     Authority,
     CertificatesService,
     ReplicaMoney,
+    VpcReferences,
     DomainLifecycle,
     CertificateLifecycle,
     BuildLifecycle,
     RolloutLifecycle,
     SpanLifecycle,
+    PortLifecycle,
     HookLifecycle,
     PushLifecycle,
     CommitStatusLifecycle,
     JobLifecycle,
     JobRunLifecycle,
+    UsageFaults,
+    UsageIntake,
+    UsageHourLifecycle,
     Lives.of(
       DomainLifecycle,
       CertificateLifecycle,
       BuildLifecycle,
       RolloutLifecycle,
       SpanLifecycle,
+      PortLifecycle,
       HookLifecycle,
       PushLifecycle,
       CommitStatusLifecycle,
       JobLifecycle,
       JobRunLifecycle,
+      UsageHourLifecycle,
     ),
     Housekeeping,
     StandingService,

@@ -1,48 +1,26 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import {
   type AccountStanding,
+  type ComputeUsageRequest,
   identityHeader,
   type KeyIdentity,
   type RegionInfo,
   type ServiceIdentity,
 } from '@nebo/contracts';
 import { roleUrl } from '@nebo/persistence';
-import type { ServiceTarget, TargetAnswer, TargetCall } from '@nebo/service-kit';
 import { keyOf, startServices, type TestAnswer, type TestProcess } from '@nebo/service-kit/testing';
 import { freshDatabase } from '@nebo/test-kit';
 import pg from 'pg';
 import { appsBuilder } from '../src/apps-builder.module.js';
+import { StubNetworking } from './stub-networking.js';
+import { StubTarget } from './stub-target.js';
+
+export { StubTarget };
 
 export const region = '0a0a0a0a-0000-4000-8000-000000000001';
 export const otherRegion = '0a0a0a0a-0000-4000-8000-000000000002';
 export const gateway: ServiceIdentity = { kind: 'service', service: 'edge', account_id: null };
-
-/** A service that is not under test: answers what it is told, and remembers what it was asked. */
-export class StubTarget implements ServiceTarget {
-  readonly calls: { path: string; body: unknown }[] = [];
-
-  constructor(
-    private readonly answer: (path: string, body: never) => { status: number; body: unknown } | undefined,
-  ) {}
-
-  forward(): void {
-    throw new Error('nothing is forwarded to a stub');
-  }
-
-  async call({ path, body }: TargetCall): Promise<TargetAnswer> {
-    const parsed: unknown = typeof body === 'string' ? JSON.parse(body) : undefined;
-    this.calls.push({ path, body: parsed });
-    const { status, body: answered } = this.answer(path, parsed as never) ?? {
-      status: 404,
-      body: { error: { code: 'not_found', message: 'no' } },
-    };
-    return { status, headers: {}, body: Readable.from([Buffer.from(JSON.stringify(answered))]) };
-  }
-
-  async close(): Promise<void> {}
-}
 
 /** Money as the tests want it. */
 export class StubBilling {
@@ -52,6 +30,10 @@ export class StubBilling {
   project: { status: number; body: unknown } = { status: 200, body: {} };
   /** Accounts that are not in order. */
   standing: AccountStanding[] = [];
+  /** Parts of hours that were charged, by operation id; how often each came; answers that are still to be lost. */
+  readonly usage = new Map<string, ComputeUsageRequest>();
+  readonly usageCalls: string[] = [];
+  loseUsage = 0;
   readonly spans = new Map<string, { open: Record<string, unknown>; closed: string | null }>();
   readonly target = new StubTarget((path, body: Record<string, string>) => {
     // Away is the money; without keys and projects no request comes here at all.
@@ -66,6 +48,17 @@ export class StubBilling {
           { id: 'replica.memory_gb.month', version: 4, amount: '220000000000', unit: 'month' },
         ],
       };
+    }
+    if (path.endsWith('/compute-usage')) {
+      const part = body as unknown as ComputeUsageRequest;
+      const known = this.usage.get(part.operation_id);
+      if (known && JSON.stringify(known) !== JSON.stringify(part))
+        return { status: 409, body: { error: { code: 'operation_reused', message: 'another one' } } };
+      this.usage.set(part.operation_id, part);
+      this.usageCalls.push(part.operation_id);
+      if (this.loseUsage-- > 0)
+        return { status: 500, body: { error: { code: 'internal_error', message: 'lost' } } };
+      return { status: 200, body: {} };
     }
     if (path.endsWith('/reserve')) {
       if (BigInt(body['amount']!) > this.available)
@@ -125,6 +118,7 @@ export class Bench {
     readonly databaseUrl: string,
     readonly billing: StubBilling,
     readonly regions: RegionInfo[],
+    readonly networking: StubNetworking,
   ) {}
 
   static async start(env: Record<string, string> = {}): Promise<Bench> {
@@ -146,7 +140,9 @@ export class Bench {
     );
     const billing = new StubBilling();
     nebo.runtime.targets.set('identity-billing', billing.target);
-    return new Bench(nebo, databaseUrl, billing, regions);
+    const networking = new StubNetworking();
+    nebo.runtime.targets.set('networking', networking.target);
+    return new Bench(nebo, databaseUrl, billing, regions, networking);
   }
 
   close(): Promise<void> {

@@ -47,6 +47,7 @@ describe('usage', () => {
   test.each([
     [['--by', 'app'], '--by takes day, model, key'],
     [['--by', ''], '--by takes day, model, key'],
+    [['--apps', '--model', 'x'], '--apps goes with neither'],
     [['--since', '7'], '--since is a number of days'],
     [['--since', '0d'], '--since is a number of days'],
     [['--since', '400d'], '--since is a number of days'],
@@ -56,6 +57,32 @@ describe('usage', () => {
     expect([ran.code, ran.stdout]).toEqual([2, '']);
     expect(ran.stderr).toContain(says);
     expect(bench.api.received('GET', /usage/)).toEqual([]);
+  });
+
+  test('--apps shows apps on demand, and what is left of the plan', async () => {
+    const app = '0a0a0a0a-0000-4000-8000-00000000000a';
+    const sums = { included_cpu_seconds: '3', included_memory_gb_hours: '0', free_hours: 2, amount: '1.25' };
+    const used = { active_cpu_seconds: '12.5', memory_gb_hours: '0.25', ...sums };
+    const hours = { included: '4', used: '1', left: '3' };
+    const body = {
+      ...usage,
+      apps: { rows: [{ day: '2026-11-20', app_id: app, kind: 'run', ...used }], totals: used },
+      allowance: { plan: 'free', month: '2026-11', active_cpu_hours: hours, memory_gb_hours: hours },
+    };
+    for (let times = 0; times < 3; times += 1) bench.api.answer('GET', /\/usage$/, { status: 200, body });
+    const { stdout, stderr } = await bench.run(['usage', '--apps', '--app', app]);
+    expect(rows(stdout)).toEqual([['2026-11-20', app, 'run', '12.5', '0.25', '1.25']]);
+    expect(stderr).toBe(
+      '2026-11-15 to 2026-11-21: 1.25 rubles for apps on demand.\n' +
+        'Left of plan free in 2026-11: 3 of 4 hours of Active CPU, 3 of 4 GB-hours.\n' +
+        '2 hours were not measured, so they are free.\n',
+    );
+    expect(asked()).toMatchObject({ app_id: app });
+    expect(rows((await bench.run(['usage', '--apps', '--by', 'model'])).stdout)[0]![0]).toBe(app);
+    // Who looks at models hears of apps.
+    expect((await bench.run(['usage'])).stderr).toContain(
+      'Apps on demand: 1.25 rubles, see nebo usage --apps.\n',
+    );
   });
 
   test('no right to see money is exit 4', async () => {

@@ -16,6 +16,7 @@ import { MoneyController } from './ledger/money.controller.js';
 import { MoneyService } from './ledger/money.service.js';
 import { MoneyWorkers } from './ledger/money.workers.js';
 import { ReconcileService } from './ledger/reconcile.service.js';
+import { ComputeUsageService } from './ledger/compute-usage.service.js';
 import { SpansService } from './ledger/spans.service.js';
 import { MembersService } from './members/members.service.js';
 import { BillingMetrics } from './observe/billing-metrics.js';
@@ -37,6 +38,7 @@ import { StandingController } from './standing/standing.controller.js';
 import { StandingService } from './standing/standing.service.js';
 import { UsageController } from './usage/usage.controller.js';
 import { UsageExport, UsageTable } from './usage/usage-export.js';
+import { AppsUsage } from './usage/apps-usage.service.js';
 import { UsageService } from './usage/usage.service.js';
 
 /** Who may do what, and what it costs: accounts, projects, keys, the ledger, prices, the audit log. */
@@ -82,9 +84,11 @@ import { UsageService } from './usage/usage.service.js';
     SlicesOperations,
     SlicesService,
     SpansService,
+    ComputeUsageService,
     StandingService,
     UsageTable,
     UsageExport,
+    AppsUsage,
     UsageService,
   ],
 })

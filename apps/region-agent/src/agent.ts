@@ -226,6 +226,7 @@ export class RegionAgent {
     await this.loop;
     await Promise.all([this.workers.stop(), this.networkWorkers.stop(), this.machineWorkers.stop()]);
     await this.drivers?.replicas.stop();
+    await this.drivers?.meter.stop(graceMs);
     if (state === 'stopped' && this.options.endsAll) {
       await this.drivers?.machines.halt?.();
       await this.drivers?.networks.clear();
@@ -252,6 +253,10 @@ export class RegionAgent {
     const { signal } = this.stopping;
     if (!(await this.takeRegion(signal))) return;
     const { controlPlane } = this.options;
+    this.drivers!.meter.follow(
+      (report, at) => this.guarded(controlPlane.usage(report, at)),
+      () => this.supersede(),
+    );
     await Promise.all([
       this.follower('apps-builder', controlPlane, this.reporter, (items, full) =>
         this.apply(items, full),

@@ -31,6 +31,27 @@ describe('cgroups', () => {
       'oom_kill_disable 0\nunder_oom 0\noom_kill 2\n',
     );
     expect(await group.outOfMemory()).toBe(true);
+    // The kernel makes this file; nanoseconds.
+    expect(await group.cpuMicroseconds()).toBeNull();
+    await writeFile(join(root, 'cpu,cpuacct/nebo-abc/run/cpuacct.usage'), '1234567890\n');
+    expect(await group.cpuMicroseconds()).toBe(1_234_567);
+    await writeFile(join(root, 'cpu,cpuacct/nebo-abc/run/cpuacct.usage'), '999\n');
+    expect(await group.cpuMicroseconds()).toBe(0);
+    expect(await groups.cpuMicroseconds('another')).toBeNull();
+  });
+
+  it('v1 that counts processor time in a mount of its own, or not at all', async () => {
+    for (const name of ['cpu', 'memory', 'pids', 'cpuacct']) await mkdir(join(root, name));
+    const mount = (name: string) => `cgroup ${root}/${name} cgroup rw,relatime,${name} 0 0`;
+    const without = ['cpu', 'memory', 'pids'].map(mount).join('\n');
+    const groups = new Cgroups((await findHierarchy(`${without}\n${mount('cpuacct')}`))!, 'abc');
+    const group = await groups.create('run', limits);
+    expect(group.procsFiles).toContain(join(root, 'cpuacct/nebo-abc/run/cgroup.procs'));
+    await writeFile(join(root, 'cpuacct/nebo-abc/run/cpuacct.usage'), '5000000\n');
+    expect(await group.cpuMicroseconds()).toBe(5_000);
+    expect(await groups.names()).toEqual(['run']);
+    const blind = new Cgroups((await findHierarchy(without))!, 'abc');
+    expect(await blind.cpuMicroseconds('run')).toBeNull();
   });
 
   it('v2: one tree, controllers handed down on the way', async () => {

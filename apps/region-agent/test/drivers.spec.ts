@@ -6,7 +6,7 @@ import { type ReplicaFacts } from '@nebo/contracts';
 import { marked } from '../src/system/processes.js';
 import { homeTag } from '../src/system/runs.js';
 import { eventually, later, localMissing, stage, type Stage } from './agent-kit.js';
-import { buildOf, helloServer, plain, replicaOf, secret } from './sources.js';
+import { blobOf, buildOf, helloServer, plain, replicaOf, secret } from './sources.js';
 
 const missing = await localMissing();
 const drivers = ['simulated', 'local'] as const;
@@ -222,6 +222,40 @@ for (const driver of drivers) {
         for (const id of ['redirect', 'busy']) on.plane.forget('replica', id);
       });
 
+      it('is looked at ten times a second or more until it is ready', async () => {
+        const slow = `let looks = 0; const since = Date.now(); require('http').createServer((q, r) => {
+          looks++;
+          const ready = Date.now() - since > 2000;
+          if (ready) console.log('looks ' + looks);
+          r.writeHead(ready ? 200 : 503).end();
+        }).listen(process.env.PORT, process.env.HOST)`;
+        on.plane.want('slow', 1, await replicaOf(on.plane, 'slow', slow));
+        await on.plane.see('slow', 'ready');
+        const told = () => /looks (\d+)/.exec(on.plane.lines('replica-slow').join('\n'))?.[1];
+        await eventually(() => told() !== undefined);
+        // 20 in two seconds; half of it where others have the processor.
+        expect(Number(told())).toBeGreaterThan(10);
+        on.plane.forget('replica', 'slow');
+      });
+
+      it('a crash loop: the pause grows each time, the reason has the end of the log', async () => {
+        const fragile = `${helloServer}; setTimeout(() => { console.error('lost the database'); process.exit(4); }, 500);`;
+        on.plane.want('loop', 1, await replicaOf(on.plane, 'loop', fragile));
+        const pauses = () =>
+          on.plane
+            .lines('replica-loop')
+            .flatMap((line) => /it starts again in ([\d.]+) s/.exec(line)?.[1] ?? [])
+            .map(Number);
+        await eventually(() => pauses().length >= 3);
+        const [one, , three] = pauses();
+        expect(three).toBeGreaterThan(one! * 1.5);
+        const said = on.plane.observed.filter(({ id, reason }) => id === 'loop' && reason !== null);
+        expect(said.at(-1)!.reason).toMatch(
+          /^exited with code 4: lost the database; it starts again in .* s\nThe end of its log:\n[^]* {2}lost the database$/,
+        );
+        on.plane.forget('replica', 'loop');
+      });
+
       it('three crashes before it was ready: failed with code and last line', async () => {
         const crash = `console.log('starting'); console.error('no database'); process.exit(3)`;
         on.plane.want('crash', 1, await replicaOf(on.plane, 'crash', crash));
@@ -272,6 +306,23 @@ for (const driver of drivers) {
         await eventually(() => on.plane.lines('replica-deaf').includes('heard it'));
         await later(50);
         expect(await readdir(join(on.home, 'runs'))).toEqual([]);
+      });
+
+      it('asked to stop behind `npm start`: it has its time there too', async () => {
+        const slow = `process.on('SIGTERM', () => setTimeout(() => (console.log('said goodbye'), process.exit()), 400)); ${helloServer}`;
+        // With settings of its own it is npm that starts the script.
+        const files = {
+          'server.js': slow,
+          'package.json': '{"scripts":{"start":"node server.js"}}',
+          '.npmrc': '',
+        };
+        const artifact = await blobOf(on.plane, files);
+        const more = { artifact, start_command: 'npm start' };
+        on.plane.want('polite', 1, await replicaOf(on.plane, 'polite', slow, more));
+        await on.plane.see('polite', 'ready');
+        on.plane.forget('replica', 'polite');
+        await on.plane.see('polite', 'gone');
+        await eventually(() => on.plane.lines('replica-polite').includes('said goodbye'));
       });
     });
   });

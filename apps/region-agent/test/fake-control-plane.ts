@@ -4,12 +4,14 @@ import { type AddressInfo, type Socket } from 'node:net';
 import {
   type BackupSpec,
   type BuildSpec,
+  type LifeUsage,
   type LogBatch,
   type MachineSpec,
   type Observed,
   type RegionCapacity,
   type ReplicaSpec,
   type RunSpec,
+  type UsageReport,
   type VpcSpec,
   type Wanted,
 } from '@nebo/contracts';
@@ -40,6 +42,8 @@ export class FakeControlPlane {
   capacity: RegionCapacity | null = null;
   readonly blobs = new Map<string, Buffer>();
   readonly observed: Observed[] = [];
+  /** The newest total of each life and bucket, by `life@hour`. */
+  readonly usage = new Map<string, LifeUsage>();
   /** Lines by stream and number, doubles dropped as the real one does. */
   readonly logs = new Map<string, Map<number, string>>();
   readonly done = new Set<string>();
@@ -158,6 +162,15 @@ export class FakeControlPlane {
       if (this.deaf) return say(503);
       this.observed.push(...(JSON.parse(String(await body(request))) as { items: Observed[] }).items);
       return say(200);
+    }
+    if (action === 'usage') {
+      if (this.deaf) return say(503);
+      const { items } = JSON.parse(String(await body(request))) as UsageReport;
+      for (const item of items) {
+        const key = `${item.life}@${item.hour}`;
+        if (item.seq > (this.usage.get(key)?.seq ?? 0)) this.usage.set(key, item);
+      }
+      return say(200, { taken: items.length, refused: [] });
     }
     if (action === 'log')
       return this.log(

@@ -155,6 +155,11 @@ describe('kill -9 of the agent', () => {
         // What a run has done it may not do twice.
         expect((await plane.see(job, 'error')).reason).toContain('the region was interrupted');
         expect([plane.lines(`run-${job}`), await running(sleeps(8834))]).toEqual([['begun'], 0]);
+        // What it used until then is told: nothing had read its counter but the agent that came after.
+        if (driver === 'local') {
+          const used = () => [...plane.usage.values()].find(({ id, final }) => id === job && final);
+          expect((await eventually(used)).cpu_us).toBeGreaterThan(1_000);
+        }
         expect(await hello('web')).toMatchObject({ hello: 'world' });
         await eventually(async () => (await running(sleeps(8831))) === 1);
         expect(plane.epoch).toBe(2);

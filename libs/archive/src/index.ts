@@ -8,6 +8,8 @@ export {
 } from './check.js';
 export { extractArchive, type ExtractOptions } from './extract.js';
 export { alwaysOut } from './ignore-rules.js';
+export { applyLayer, LayerBudget, type AppliedLayer } from './layer.js';
+export { LayerRefused, type LayerEntry } from './layer-tar.js';
 export {
   archiveLimits,
   archiveLimitsFromEnv,
@@ -17,4 +19,5 @@ export {
 } from './limits.js';
 export { packFolder, type PackedFolder, type PackManifest, type PackOptions } from './pack.js';
 export { type LeftOut, type PlannedEntry } from './plan.js';
-export { ArchiveRefused, archiveRules, type ArchiveRule } from './refused.js';
+export { ArchiveRefused, archiveRules, printable, type ArchiveRule } from './refused.js';
+export { RootTree, type TreeLimits } from './root-tree.js';

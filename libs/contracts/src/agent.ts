@@ -35,6 +35,26 @@ export interface GitSource {
   password: string | null;
 }
 
+/** An image that the region pulls from its registry; nothing is built. */
+export interface ImageSource {
+  /** As the user wrote it. */
+  reference: string;
+  /** The digest to use, whatever the tag says by now; null: that of the tag, found by this build. */
+  digest: string | null;
+  /** The image document of an earlier build, with these bytes; the registry is not asked. */
+  stored: BlobRef | null;
+  /** Layers (hex) that the blob store has of this app's last build. */
+  known_layers: string[];
+}
+
+/** What a pulled image is, in `facts` of its build. */
+export interface ImageFacts {
+  /** Of what the reference named: an image, or an index of several. */
+  digest: string;
+  /** All bytes that the image consists of beside its document; the build owns them. */
+  layers: BlobRef[];
+}
+
 /** How a build is to be made. All commands are optional: what is missing is detected from the source. */
 export interface BuildSpec {
   account_id: string;
@@ -43,6 +63,8 @@ export interface BuildSpec {
   /** gzip-compressed tar of the source folder; null as long as it has to be fetched from `git`. */
   source: BlobRef | null;
   git?: GitSource;
+  /** The app is an image: all commands but `start_command` are of no use. */
+  image?: ImageSource;
   framework: string | null;
   nodejs_version: string | null;
   root_directory: string | null;
@@ -57,11 +79,11 @@ export interface BuildSpec {
 
 /** What a finished build leaves, reported in `facts` of its observation. */
 export interface ArtifactFacts {
-  /** gzip-compressed tar: the site's files, or the server's folder. */
+  /** gzip-compressed tar: the site's files, or the server's folder. Of an image its document (JSON). */
   artifact: BlobRef;
   /** `static` is served by the edge itself; `server` needs replicas. */
   artifact_kind: 'static' | 'server';
-  /** The command that starts the server; null for a static site. */
+  /** The command that starts the server; null for a static site, and for an image that starts as it says itself. */
   start_command: string | null;
   /** What the detection found, e.g. `static`, `node`. */
   stack: string;
@@ -72,6 +94,7 @@ export interface ArtifactFacts {
   routing?: CompiledRouting | null;
   /** Bytes that the region keeps for the app's next build. */
   cache_bytes?: number;
+  image?: ImageFacts;
 }
 
 /** One replica of an app's revision. */
@@ -80,6 +103,9 @@ export interface ReplicaSpec {
   app_id: string;
   build_id: string;
   artifact: BlobRef;
+  /** The artifact is an image's document. */
+  image?: boolean;
+  /** Empty, of images only: what the image itself starts. */
   start_command: string;
   vcpu: number;
   memory_mb: number;
@@ -91,6 +117,20 @@ export interface ReplicaSpec {
   log_stream: string;
   /** May sleep while nobody uses it; null or absent: runs always. */
   on_demand?: OnDemandSpec | null;
+  /** Where it sits in a VPC; null or absent: in none. */
+  port?: PortSpec | null;
+}
+
+/** A second interface, beside the link to the host: into a VPC, with the MAC and address of a port of networking. */
+export interface PortSpec {
+  vpc_id: string;
+  port_id: string;
+  mac: string;
+  address: string;
+  /** Length of the subnet's prefix in bits. What lies in the subnet is reached, and nothing behind it. */
+  prefix: number;
+  /** First address of the subnet. */
+  gateway: string;
 }
 
 /** When a replica may sleep. The agent decides and reports; waking is asked for by edges (`WakeDesk`), never here. */
@@ -124,6 +164,8 @@ export interface RunSpec {
   app_id: string;
   build_id: string;
   artifact: BlobRef;
+  /** The artifact is an image's document. */
+  image?: boolean;
   /** For `sh -c`. */
   command: string;
   vcpu: number;
@@ -134,6 +176,8 @@ export interface RunSpec {
   begun: boolean;
   env: EnvEntry[];
   log_stream: string;
+  /** As of a replica. */
+  port?: PortSpec | null;
 }
 
 /** What is known of a run, in `facts` of its observation. */
@@ -310,3 +354,47 @@ export interface GoneAppsQuestion {
 export interface GoneAppsAnswer {
   gone: string[];
 }
+
+/**
+ * `POST usage`: what lives of processes used, measured outside of them. A life is one start of a replica on demand or of a job
+ * run. Each item is the total of one life in one bucket of time, so a repeat or an older one changes nothing.
+ */
+export interface UsageReport {
+  /** Length of the buckets; another than the control plane's is refused. */
+  bucket_seconds: number;
+  items: LifeUsage[];
+}
+
+/** The total of one life in one bucket. */
+export interface LifeUsage {
+  kind: 'replica' | 'run';
+  /** Of the replica or run. */
+  id: string;
+  /** Name of the life, never used again. */
+  life: string;
+  /** RFC 3339: where the bucket begins, a multiple of its length in UTC. */
+  hour: string;
+  /** Rises with every measurement: of two totals the one with the higher number counts. */
+  seq: number;
+  /** Processor time of everything in the process's group, microseconds; null: it could not be measured. */
+  cpu_us: number | null;
+  /** Time that the process existed, milliseconds. */
+  running_ms: number;
+  /** Nothing more will come of this life in this bucket. */
+  final: boolean;
+  /** False: a plain child process of the simulated driver. Nothing is charged for it. */
+  real: boolean;
+}
+
+/** What became of a report. What is refused must not be sent again. */
+export interface UsageTaken {
+  /** Totals that changed something. */
+  taken: number;
+  refused: { index: number; code: UsageRefusal; message: string }[];
+}
+
+/**
+ * `unknown`: no such replica or run in this region; `not_on_demand`: a replica that is paid by the month; `out_of_time`: before
+ * the replica or run was made, or in the future; `total_fell`: less than was said before.
+ */
+export type UsageRefusal = 'unknown' | 'not_on_demand' | 'out_of_time' | 'total_fell';

@@ -7,6 +7,7 @@ export * from './events/inference.js';
 export * from './events/networking.js';
 export * from './fields.js';
 export * from './identity.js';
+export * from './image-reference.js';
 export * from './internal/inventory.js';
 export * from './internal/keys.js';
 export * from './internal/money.js';

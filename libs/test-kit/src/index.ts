@@ -13,6 +13,7 @@ export { GitHostPart, type GitHostOptions, type MadeDelivery, type PushOptions }
 export { gitDialects, type GitDialect, type SentPayload } from './git-host-payloads.js';
 export { gitPayloads, type KeptPayload } from './git-payloads.js';
 export { type HostedRepository } from './git-repositories.js';
+export * from './images.js';
 export { findNats, startNats, type NatsPart } from './nats.js';
 export { cacheFolder, findProgram, freePort, stopAllParts, waitFor, type Found } from './parts.js';
 export {
@@ -23,6 +24,7 @@ export {
   type PostgresPart,
 } from './postgres.js';
 export { startOtlpReceiver, type ExportedSpan, type OtlpReceiver } from './otlp.js';
+export { RegistryPart, type RegistryFaults } from './registry.js';
 export * from './upstream.js';
 export { framesOf, type AnsweredRequest, type Frames } from './upstream-frames.js';
 export { upstreamDialects, upstreamHabits, type UpstreamDialect } from './upstream-habits.js';

@@ -109,3 +109,7 @@ export function residentBytes(pid) {
 }
 
 export const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+
+/** The value below which a part (0 to 1) of the values lies. */
+export const quantile = (values, part) =>
+  [...values].sort((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * part))];

@@ -41,7 +41,15 @@ const clean = () => ({
       item('billing_span', span, 'open', `floating_ip:${fip}`),
     ]),
     item('billing_span', 'm', 'open', 'vm:v'),
-    item('billing_span', 'y', 'open', 'app:somewhere-else'),
+    item('billing_span', 'y', 'open', 'app:a'),
+    // An app with a replica and a job run in the network.
+    item('app', 'a', 'there', 'region:r', 'port:c', 'port:d'),
+    item('app_port', 'c', 'held', 'app:a', 'replica:e', 'vpc:n', 'port:c'),
+    item('app_port', 'd', 'held', 'app:a', 'job_run:j', 'vpc:n', 'port:d'),
+    item('replica', 'e', 'wanted', 'app:a', 'app_port:c'),
+    item('job_run', 'j', 'running', 'app:a', 'app_port:d'),
+    item('port', 'c', null, 'vpc:n', 'app:a'),
+    item('port', 'd', null, 'vpc:n', 'app:a'),
   ],
   things: [
     thing('machine', 'v', 'vm:v', 'running'),
@@ -51,6 +59,7 @@ const clean = () => ({
     thing('process', 'qemu 123', 'vm:v'),
     thing('namespace', 'nebo-n', 'vpc:n'),
     thing('link', doorOf('p'), 'vpc:n'),
+    thing('link', doorOf('c'), 'vpc:n'),
     thing('address', '192.0.2.1', 'vpc:n'),
   ],
 });
@@ -150,6 +159,25 @@ describe('the audit', () => {
       ['port nobody uses: port:o'],
     ],
     [
+      'a port that its app does not know',
+      add(item('port', 'o', null, 'vpc:n', 'app:a')),
+      ['port nobody uses: port:o'],
+    ],
+    [
+      'a port of an app that is gone',
+      add(item('port', 'o', null, 'vpc:n', 'app:q')),
+      ['port without app: port:o'],
+    ],
+    ['a port whose replica is gone', drop('replica', 'e'), ['app_port without replica: app_port:c']],
+    ['a port whose run is over', drop('job_run', 'j'), ['app_port without job_run: app_port:d']],
+    [
+      'a replica without its port at networking',
+      drop('port', 'c'),
+      ['app without port: app:a', 'app_port without port: app_port:c', `not wanted: link:${doorOf('c')}`],
+    ],
+    ['a replica whose port nobody keeps', drop('app_port', 'c'), ['replica without app_port: replica:e']],
+    ['a port that nobody gives back', turn('app_port', 'c', 'lost'), ['port nobody gives back: app_port:c']],
+    [
       'an owner without its port',
       drop('port', 'p'),
       [
@@ -226,6 +254,18 @@ describe('the audit', () => {
     expect(difference!.text).toBe(
       'host of region r: machine q (running) is there for vm:q, which does not exist',
     );
+  });
+
+  it('a port that is given back is under way, and so is what leaves', () => {
+    const { found, under_way } = look((all) => {
+      turn('app_port', 'c', 'releasing')(all);
+      drop('replica', 'e')(all);
+      drop('port', 'c')(all);
+      lose('link', doorOf('c'))(all);
+      all.items.find(({ kind }) => kind === 'app')!.refers = ['region:r', 'port:d'];
+    });
+    expect(found).toEqual([]);
+    expect(under_way.map(({ thing: name }) => name)).toEqual(['app_port:c']);
   });
 
   it('what is under way is named, and is no difference: neither itself nor what lies on the host for it', () => {

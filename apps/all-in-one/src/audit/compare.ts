@@ -35,6 +35,11 @@ const resting: Readonly<Record<string, readonly string[]>> = {
   nat_gateway: ['attached', 'error'],
   floating_ip: ['available', 'attached', 'error'],
   span: ['open'],
+  app: ['there', 'deleted'],
+  // Refused: it has no address and waits for the end of what wanted one.
+  app_port: ['held', 'refused', 'lost'],
+  replica: ['wanted'],
+  job_run: ['queued', 'running'],
   reservation: ['overdue'],
 };
 
@@ -42,6 +47,7 @@ const resting: Readonly<Record<string, readonly string[]>> = {
 const listed = new Set([
   ...['vm', 'vm_span', 'renewal', 'resize', 'backup', 'image', 'blob'],
   ...['vpc', 'port', 'reserved_ip', 'nat_gateway', 'floating_ip', 'span', 'pool_address'],
+  ...['app', 'app_port', 'replica', 'job_run'],
   ...['billing_span', 'region'],
 ]);
 
@@ -127,10 +133,18 @@ class Comparing {
     const { kind, id, state, refers } = item;
     const name = nameOf(item);
     if (kind === 'port') {
-      const owner = refers.map((ref) => this.byName.get(ref)).find((one) => one?.kind === 'vm');
+      const owner = refers
+        .map((ref) => this.byName.get(ref))
+        .find((one) => one?.kind === 'vm' || one?.kind === 'app');
       if (owner && !isUnderWay(owner) && !owner.refers.includes(name))
         this.say('port nobody uses', name, `${name} belongs to ${nameOf(owner)}, which does not know it`);
     }
+    if (kind === 'app_port' && state === 'lost')
+      this.say(
+        'port nobody gives back',
+        name,
+        `${name} is kept by apps-builder, and nothing there looks after it`,
+      );
     if (kind === 'floating_ip' && !refers.some((ref) => ref.startsWith('span:')))
       this.say('floating IP without span', name, `${name} is charged to nobody: it has no open span`);
     if ((kind === 'span' || kind === 'vm_span') && state === 'open' && !this.byName.has(`billing_span:${id}`))

@@ -9,7 +9,7 @@ import type {
 
 /** All that services and regions say that there is, each at its own moment. */
 export interface Snapshot {
-  /** Of networking, compute and identity-billing. */
+  /** Of networking, compute, apps-builder and identity-billing. */
   items: InventoryItem[];
   /** What each region's host has; null: its agent did not answer. */
   regions: ReadonlyMap<string, RegionThing[] | null>;
@@ -37,7 +37,7 @@ export function operatorDoor(url: string, token: string): Ask {
 }
 
 /** Services that keep an inventory. */
-const services = ['compute', 'networking', 'identity-billing'];
+const services = ['compute', 'apps-builder', 'networking', 'identity-billing'];
 
 /**
  * Asks everybody.

@@ -1,7 +1,7 @@
 import { Body, Controller, Get, HttpCode, Param, Post, Put, Query, Req, Res } from '@nestjs/common';
 import { RouteConfig } from '@nestjs/platform-fastify';
 import { ApiExcludeController } from '@nestjs/swagger';
-import type { AgentIdentity, BlobRef, GoneAppsAnswer, WantedAnswer } from '@nebo/contracts';
+import type { AgentIdentity, BlobRef, GoneAppsAnswer, UsageTaken, WantedAnswer } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
 import { CallingAgent, clientGone, Epochs, notFound, pathId, pollMs } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -10,6 +10,8 @@ import { RunLog } from '../jobs/run-log.js';
 import { RuntimeLog } from '../rollouts/runtime-log.js';
 import { Blobs } from '../shared/blobs.js';
 import { Settings } from '../shared/settings.js';
+import { UsageIntake } from '../usage/usage-intake.service.js';
+import { parseUsage } from '../usage/usage-report.js';
 import { parseAppIds, parseLogBatch, parseObserved } from './messages.js';
 import { ObservedService } from './observed.service.js';
 import { WantedService } from './wanted.service.js';
@@ -25,6 +27,7 @@ export class AgentController {
     private readonly buildLog: BuildLog,
     private readonly runtimeLog: RuntimeLog,
     private readonly runLog: RunLog,
+    private readonly usage: UsageIntake,
     private readonly blobs: Blobs,
     private readonly database: Database,
     private readonly settings: Settings,
@@ -52,6 +55,13 @@ export class AgentController {
     @Body() body: unknown,
   ): Promise<{ taken: number }> {
     return { taken: await this.observed.take(agent, parseObserved(body)) };
+  }
+
+  /** What lives of processes used: totals, so that a repeat changes nothing. */
+  @Post('usage')
+  @HttpCode(200)
+  postUsage(@CallingAgent() agent: AgentIdentity, @Body() body: unknown): Promise<UsageTaken> {
+    return this.usage.take(agent, parseUsage(body, this.settings.usageBucketMs));
   }
 
   @Post('log/:stream')

@@ -1,8 +1,16 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type { AgentIdentity, BuildSpec, ReplicaSpec, Wanted, WantedAnswer } from '@nebo/contracts';
+import type {
+  AgentIdentity,
+  BuildSpec,
+  ImageSource,
+  ReplicaSpec,
+  Wanted,
+  WantedAnswer,
+} from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
 import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { openEntries, type SealedEntry } from '../env/env.service.js';
+import { type PortColumns, portColumns, portSpec } from '../networks/port.rows.js';
 import { sealContext } from '../git/connections.rows.js';
 import { wantedRuns } from '../jobs/wanted-runs.js';
 import type { Topic } from '../shared/topics.js';
@@ -24,6 +32,10 @@ interface BuildRow {
   /** Of the connection; null: none, or it is gone. */
   connection_id: string | null;
   token_sealed: Uint8Array | null;
+  docker_image: string | null;
+  docker_image_digest: string | null;
+  /** Of the app's last build that was made. */
+  known_layers: string[] | null;
   app_type: string;
   framework: string | null;
   nodejs_version: string | null;
@@ -34,7 +46,7 @@ interface BuildRow {
   output_directory: string | null;
 }
 
-interface ReplicaRow {
+interface ReplicaRow extends PortColumns {
   id: string;
   generation: number;
   gone: boolean;
@@ -45,7 +57,8 @@ interface ReplicaRow {
   env: SealedEntry[];
   artifact_sha256: string;
   artifact_bytes: number;
-  start_command: string;
+  is_image: boolean;
+  start_command: string | null;
   vcpu: number;
   memory_mb: number;
   readiness_path: string;
@@ -110,10 +123,12 @@ export class WantedService {
       `select b.id, b.generation, b.gone, coalesce(b.change, 0) as change, b.account_id, b.app_id, b.env, b.source_sha256,
          b.source_bytes::float8 as source_bytes, a.app_type, a.framework, a.nodejs_version, a.root_directory, a.install_command,
          a.build_command, a.start_command, a.output_directory, b.commit_sha, b.branch, b.clone_url, b.clone_username,
-         g.id as connection_id, g.token_sealed
+         g.id as connection_id, g.token_sealed, b.docker_image, b.docker_image_digest,
+         case when b.docker_image is not null then (select k.image_layers from build k
+           where k.app_id = b.app_id and k.status = 'success' and k.image_layers is not null order by k.seq desc limit 1) end as known_layers
        from build b join app a on a.id = b.app_id
          left join git_connection g on g.id = b.git_connection_id and g.account_id = b.account_id and g.deleted_at is null
-       where b.region_id = $1::uuid and (b.source_sha256 is not null or b.clone_url is not null)
+       where b.region_id = $1::uuid and (b.source_sha256 is not null or b.clone_url is not null or b.docker_image is not null)
          and ($2::bigint is null or b.change > $2::bigint)
          and (b.status in ('queued', 'building') or ($2::bigint is not null and b.gone))`,
       [regionId, after?.toString() ?? null],
@@ -121,13 +136,16 @@ export class WantedService {
     return rows.map((row) => ({ change: row.change, item: this.wantedBuild(row) }));
   }
 
+  /** One that has no address in its app's private network yet is not wanted yet. */
   private async replicas(tx: Sql, regionId: string, after: bigint | null) {
     const rows = await tx.query<ReplicaRow>(
       `select p.id, p.generation, p.gone, coalesce(p.change, 0) as change, p.account_id, p.app_id, r.build_id, r.env,
-         b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, b.start_command, r.vcpu, r.memory_mb, p.readiness_path,
-         p.ready_timeout_ms, p.idle_ms, p.ready_at is not null as proven
+         b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, b.docker_image is not null as is_image, b.start_command, r.vcpu,
+         r.memory_mb, p.readiness_path, p.ready_timeout_ms, p.idle_ms, p.ready_at is not null as proven, ${portColumns}
        from replica p join revision r on r.id = p.revision_id join build b on b.id = r.build_id
-       where p.region_id = $1::uuid and ($2::bigint is null or p.change > $2::bigint) and p.ended_at is null`,
+         left join app_port t on t.id = p.port_id
+       where p.region_id = $1::uuid and ($2::bigint is null or p.change > $2::bigint) and p.ended_at is null
+         and (p.port_id is null or t.address is not null or p.gone)`,
       [regionId, after?.toString() ?? null],
     );
     return rows.map((row) => ({ change: row.change, item: this.wantedReplica(row) }));
@@ -153,7 +171,8 @@ export class WantedService {
   }
 
   /** Stored bytes, or the commit that becomes them; the credential travels to the region that fetches it only. */
-  private source(row: BuildRow): Pick<BuildSpec, 'source' | 'git'> {
+  private source(row: BuildRow): Pick<BuildSpec, 'source' | 'git' | 'image'> {
+    if (row.docker_image !== null) return { source: null, image: imageSource(row, row.docker_image) };
     const { source_sha256, source_bytes, clone_url, commit_sha, branch } = row;
     if (source_sha256 !== null) return { source: { sha256: source_sha256, bytes: source_bytes! } };
     const { connection_id, token_sealed, account_id } = row;
@@ -171,7 +190,8 @@ export class WantedService {
       app_id: row.app_id,
       build_id: row.build_id,
       artifact: { sha256: row.artifact_sha256, bytes: row.artifact_bytes },
-      start_command: row.start_command,
+      ...(row.is_image ? { image: true } : {}),
+      start_command: row.start_command ?? '',
       vcpu: row.vcpu,
       memory_mb: row.memory_mb,
       readiness_path: row.readiness_path,
@@ -179,6 +199,7 @@ export class WantedService {
       env: this.env(row),
       log_stream: row.id,
       on_demand: row.idle_ms === null ? null : { idle_ms: row.idle_ms, proven: row.proven },
+      port: row.gone ? null : portSpec(row),
     };
     return { kind: 'replica', id: row.id, generation: row.generation, gone: row.gone, spec };
   }
@@ -187,4 +208,11 @@ export class WantedService {
   private env(row: BuildRow | ReplicaRow) {
     return row.gone ? [] : openEntries(this.runtime.masterKey, row.account_id, row.app_id, row.env);
   }
+}
+
+/** The image as it is named, or the bytes of the build that is made again. */
+function imageSource(row: BuildRow, reference: string): ImageSource {
+  const { source_sha256: sha256, source_bytes: bytes, docker_image_digest: digest, known_layers } = row;
+  const stored = sha256 === null ? null : { sha256, bytes: bytes! };
+  return { reference, digest, stored, known_layers: known_layers ?? [] };
 }

@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import {
+  InvalidImageReference,
   type KeyIdentity,
   type Owner,
   type PageOf,
   pageOf,
   type PageQuery,
+  parseImageReference,
   toFilter,
   type V1App,
   type V1AppCreate,
@@ -23,13 +25,13 @@ import {
   type OnceAnswer,
   pathId,
   Peers,
-  referenceNotFound,
 } from '@nebo/service-kit';
 import { releaseDomains } from '../domains/domain.rows.js';
 import { says, sayAct } from '../events.js';
 import type { App, Prisma } from '../generated/prisma/client.js';
 import { ReplicaMoney } from '../rollouts/money.js';
 import { isUniqueViolation, Store, type Tx } from '../shared/prisma.js';
+import { VpcReferences } from '../networks/vpc-reference.js';
 import { Regions } from '../shared/regions.js';
 import { Settings } from '../shared/settings.js';
 import { SourcesService } from '../sources/sources.service.js';
@@ -58,6 +60,7 @@ export class AppsService {
     private readonly settings: Settings,
     private readonly peers: Peers,
     private readonly sources: SourcesService,
+    private readonly vpcs: VpcReferences,
   ) {
     this.reads = new BatchedRead(async (asked) => {
       const [answer] = await database.named<{ found: (Hot | null)[] }>(
@@ -110,7 +113,8 @@ export class AppsService {
   /**
    * Creates an app with its default domain; nothing is built yet. The gateway has checked that the project is the
    * caller's and that the key may create there.
-   * @throws ApiError 404 for a project, region, VPC or git connection that is not there, 409 `name_taken`, `project_busy` and
+   * @throws ApiError 404 for a project, region, VPC or git connection that is not there, 403 without `vpc:read` on the VPC, 400
+   *   `vpc_region_mismatch`, 409 `name_taken`, `project_busy` and
    *   `git_reconnect`, 422 for a repository or branch that is not there, 402 and 503 for permanent replicas
    */
   async create(
@@ -121,9 +125,9 @@ export class AppsService {
   ): Promise<OnceAnswer<V1App>> {
     const project_id = pathId(projectId);
     checkName(body.name);
-    if (body.docker_image != null && body.source_type !== 'docker_image') throw dockerImageRefused();
-    refuseVpc(body.vpc_id);
+    checkImage(body.docker_image, body.source_type);
     const region = await this.regions.choose(body.cluster_id);
+    const vpc_id = body.vpc_id == null ? null : await this.vpcs.admit(caller, body.vpc_id, region.id);
     const git = await this.sources.admit(caller, body);
     const size = {
       replica_count: body.replica_count,
@@ -157,6 +161,7 @@ export class AppsService {
       output_directory: body.output_directory ?? null,
       predeploy_command: body.predeploy_command ?? null,
       readiness_path: body.readiness_path || null,
+      vpc_id,
       replica_count: size.replica_count,
       replica_vcpu: size.vcpu,
       replica_memory_mb: size.memory_mb,
@@ -190,14 +195,18 @@ export class AppsService {
 
   /**
    * Changes an app. Another size restarts its replicas at once, another number starts or stops some; an image waits for
-   * the next deploy, a readiness path for the next start of a replica. Null is "no change", except for `vpc_id`.
-   * @throws ApiError 404, 409 `name_taken`, 422 for an image of an app that is not one, 402 and 503 for more replicas
+   * the next deploy, a readiness path for the next start of a replica. Another `vpc_id` has them replaced by others in that
+   * network, null by others in none; elsewhere null is "no change".
+   * @throws ApiError 404, also for a VPC that is not there, 403 and 400 `vpc_region_mismatch` for one, 409 `name_taken`, 422 for an
+   *   image of an app that is not one, 402 and 503 for more replicas
    */
   async update(caller: KeyIdentity, projectId: string | null, id: string, body: V1AppUpdate): Promise<V1App> {
     if (body.name != null) checkName(body.name);
     const before = await this.store.as(caller.account_id, ({ db }) => this.find(db, caller, projectId, id));
-    if (body.docker_image != null && before.source_type !== 'docker_image') throw dockerImageRefused();
-    refuseVpc(body.vpc_id);
+    checkImage(body.docker_image, before.source_type);
+    // Undefined: not sent.
+    const vpc_id =
+      body.vpc_id == null ? body.vpc_id : await this.vpcs.admit(caller, body.vpc_id, before.region_id);
     const size = {
       replica_count: body.replica_count ?? before.replica_count,
       vcpu: body.replica_vcpu ?? before.replica_vcpu,
@@ -218,7 +227,7 @@ export class AppsService {
       ...(body.docker_image != null ? { docker_image: body.docker_image } : {}),
       ...(body.predeploy_command != null ? { predeploy_command: body.predeploy_command || null } : {}),
       ...(body.readiness_path != null ? { readiness_path: body.readiness_path || null } : {}),
-      ...(body.vpc_id === null ? { vpc_id: null } : {}),
+      ...(vpc_id !== undefined ? { vpc_id } : {}),
       ...(body.deploy_strategy != null ? { deploy_strategy: body.deploy_strategy } : {}),
     };
     return this.nameTaken(body.name ?? '', () =>
@@ -362,10 +371,15 @@ function checkName(name: string): void {
   if (name.trim() === '') throw fieldError('name', 'must not be blank');
 }
 
-const dockerImageRefused = () =>
-  fieldError('docker_image', 'only apps with source_type docker_image have an image');
-
-/** Private networks are not there yet, so no id can name one. */
-function refuseVpc(vpcId: string | null | undefined): void {
-  if (vpcId != null) throw referenceNotFound('vpc_id');
+/** @throws ApiError 422 for an image of an app that has none, and for what is no image's name */
+function checkImage(image: string | null | undefined, sourceType: string): void {
+  if (image == null) return;
+  if (sourceType !== 'docker_image')
+    throw fieldError('docker_image', 'only apps with source_type docker_image have an image');
+  try {
+    parseImageReference(image);
+  } catch (error) {
+    if (error instanceof InvalidImageReference) throw fieldError('docker_image', error.message);
+    throw error;
+  }
 }

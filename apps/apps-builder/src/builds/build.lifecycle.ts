@@ -1,7 +1,7 @@
 import { isCompiledRouting } from '@nebo/routing';
 import { Inject, Injectable } from '@nestjs/common';
 import { say } from '@nebo/bus';
-import type { ArtifactFacts, BlobRef } from '@nebo/contracts';
+import type { ArtifactFacts, BlobRef, ImageFacts } from '@nebo/contracts';
 import { Lifecycle, minutes, type Outcome, seconds, State, type StepContext, wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
@@ -14,6 +14,7 @@ export interface LivingBuild {
   account_id: string;
   app_id: string;
   status: string;
+  docker_image: string | null;
   generation: number;
   gone: boolean;
   observed_generation: number | null;
@@ -39,7 +40,7 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
 
   override async load(tx: Sql, id: string): Promise<LivingBuild | null> {
     const [row] = await tx.query<LivingBuild>(
-      `select b.id, b.account_id, b.app_id, b.status, b.generation, b.gone, b.observed_generation, b.observed_state,
+      `select b.id, b.account_id, b.app_id, b.status, b.docker_image, b.generation, b.gone, b.observed_generation, b.observed_state,
          b.observed_reason, b.observed_facts, a.deleted_at is not null as app_deleted
        from build b join app a on a.id = b.app_id where b.id = $1::uuid`,
       [id],
@@ -97,11 +98,13 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
   }
 
   /** Why what the region calls a success cannot be served, or null. */
-  private async artifactProblem({ observed_facts: facts }: LivingBuild): Promise<string | null> {
+  private async artifactProblem(build: LivingBuild): Promise<string | null> {
+    const { observed_facts: facts } = build;
     const artifact = facts?.artifact;
     if (!artifact || !/^[0-9a-f]{64}$/.test(artifact.sha256)) return 'the region reported no artifact';
     if (facts.artifact_kind !== 'static' && facts.artifact_kind !== 'server')
       return 'the region reported an artifact of an unknown kind';
+    if (build.docker_image !== null) return this.imageProblem(facts);
     if (facts.artifact_kind === 'server' && !facts.start_command)
       return 'the app has no command that starts it; set start_command';
     if (facts.routing && !isCompiledRouting(facts.routing))
@@ -111,12 +114,26 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
     return null;
   }
 
+  /** The same for an image: its document and every layer must be here, since no registry is asked again. */
+  private async imageProblem({
+    image,
+    artifact,
+    artifact_kind,
+  }: Partial<ArtifactFacts>): Promise<string | null> {
+    if (artifact_kind !== 'server' || !isImageFacts(image)) return 'the region reported no image';
+    for (const { sha256 } of [artifact!, ...image.layers])
+      if ((await this.runtime.blobs.has(sha256)) === null)
+        return 'a layer of the image did not arrive from the region';
+    return null;
+  }
+
   private async succeed(tx: Sql, build: LivingBuild): Promise<void> {
     const app = await lockApp(tx, build.app_id);
     if (app === null) return this.finish(tx, build, 'cancelled', null);
     const facts = build.observed_facts as ArtifactFacts;
     await tx.query(
-      `update build set artifact_sha256 = $2, artifact_bytes = $3::bigint, artifact_kind = $4, start_command = $5, stack = $6, routing = $7::jsonb
+      `update build set artifact_sha256 = $2, artifact_bytes = $3::bigint, artifact_kind = $4, start_command = $5, stack = $6, routing = $7::jsonb,
+         docker_image_digest = coalesce($8, docker_image_digest), image_layers = $9::text[]
        where id = $1::uuid`,
       [
         build.id,
@@ -126,6 +143,8 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
         facts.start_command,
         facts.stack,
         facts.routing ? JSON.stringify(facts.routing) : null,
+        facts.image?.digest ?? null,
+        facts.image?.layers.map(({ sha256 }) => sha256) ?? null,
       ],
     );
     const newer = await tx.query(
@@ -183,6 +202,12 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
     );
   }
 }
+
+const isImageFacts = (image: ArtifactFacts['image']): image is ImageFacts =>
+  /^sha256:[0-9a-f]{64}$/.test(String(image?.digest)) &&
+  Array.isArray(image?.layers) &&
+  image.layers.length <= 1_000 &&
+  image.layers.every(({ sha256 }) => /^[0-9a-f]{64}$/.test(sha256));
 
 const reported = (ms: unknown): number | null =>
   typeof ms === 'number' && Number.isSafeInteger(ms) && ms >= 0 && ms < 2 ** 31 ? ms : null;

@@ -54,8 +54,10 @@ export function buildRecord(row: BuildColumns): V1Build {
     branch: row.branch,
     docker_image: row.docker_image,
     docker_image_digest: row.docker_image_digest,
-    source_archive_bytes: row.source_bytes === null ? null : Number(row.source_bytes),
-    source_archive_sha256: row.source_sha256,
+    // Of an image the stored source is a document of ours, no archive of the user's.
+    source_archive_bytes:
+      row.source_bytes === null || row.docker_image !== null ? null : Number(row.source_bytes),
+    source_archive_sha256: row.docker_image === null ? row.source_sha256 : null,
     error: row.error,
     boot_error: row.boot_error,
     duration_ms: row.duration_ms,

@@ -11,10 +11,21 @@ export interface Source {
   bytes: bigint;
 }
 
-/** What a build is made of: stored bytes, a commit that the region fetches, or the stored bytes of a commit. */
+/** An image that a build is made of. */
+export interface NamedImage {
+  reference: string;
+  /** Null: what the reference stands for when the region looks. */
+  digest: string | null;
+}
+
+/**
+ * What a build is made of: stored bytes, a commit that the region fetches, or the stored bytes of a commit; or an image, the
+ * bytes being then the document of an earlier build of it.
+ */
 export interface BuildSource {
   bytes?: Source | null;
   commit?: CommitSource | null;
+  image?: NamedImage | null;
 }
 
 /** An app as far as a new build needs it. */
@@ -32,13 +43,13 @@ export async function beginBuild(
   tx: Sql,
   app: BuiltApp,
   cause: 'upload' | 'deploy' | 'rebuild' | 'push',
-  { bytes = null, commit = null }: BuildSource,
+  { bytes = null, commit = null, image = null }: BuildSource,
 ): Promise<{ id: string; app_id: string; status: string }> {
   const id = randomUUID();
   await tx.query(
     `insert into build (id, account_id, app_id, region_id, cause, source_sha256, source_bytes, commit_sha, commit_message,
-       commit_author, branch, clone_url, clone_username, git_connection_id, env)
-     values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5, $6, $7::bigint, $8, $9, $10, $11, $12, $13, $14::uuid,
+       commit_author, branch, clone_url, clone_username, git_connection_id, docker_image, docker_image_digest, env)
+     values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5, $6, $7::bigint, $8, $9, $10, $11, $12, $13, $14::uuid, $15, $16,
        (select coalesce(jsonb_agg(jsonb_build_object('name', name, 'sealed', encode(sealed, 'base64'), 'secret', is_secret) order by name), '[]')
         from env_var where app_id = $3::uuid))`,
     [
@@ -56,6 +67,8 @@ export async function beginBuild(
       commit?.clone_url ?? null,
       commit?.clone_username ?? null,
       commit?.connection_id ?? null,
+      image?.reference ?? null,
+      image?.digest ?? null,
     ],
   );
   await start(tx, 'build', id, 'queued');

@@ -11,7 +11,6 @@ import {
 import { say } from '@nebo/bus';
 import { wake } from '@nebo/lifecycle';
 import {
-  ApiError,
   conflict,
   fieldError,
   type IdempotentRequest,
@@ -68,9 +67,8 @@ export class BuildsService {
 
   /**
    * Builds and deploys the newest source: of an upload app the archive stored last, of a git app the head of its branch or
-   * the commit that is named.
-   * @throws ApiError 404, 409 `no_source` and `git_reconnect`, 422 for a commit that is not there and `not_supported` for
-   *   sources that come later, 503 when the git host is away
+   * the commit that is named, of an image app what its image's name stands for by now.
+   * @throws ApiError 404, 409 `no_source` and `git_reconnect`, 422 for a commit that is not there, 503 when the git host is away
    */
   async deploy(
     caller: KeyIdentity,
@@ -95,7 +93,7 @@ export class BuildsService {
           await sayAct(sql, caller, 'apps_deploy_app', app, details);
           return { status: 200, body: deployResult(build) };
         }
-        if (app.source_type !== 'upload') throw notSupported();
+        if (app.source_type === 'docker_image') return this.deployImage(sql, caller, app, body);
         if (body.commit_sha != null) throw fieldError('commit_sha', 'an uploaded folder has no commits');
         const newest = await db.build.findFirst({
           where: { app_id: app.id, source_sha256: { not: null } },
@@ -110,8 +108,25 @@ export class BuildsService {
     );
   }
 
+  private async deployImage(
+    sql: Tx['sql'],
+    caller: KeyIdentity,
+    app: App,
+    body: V1DeployRequest,
+  ): Promise<{ status: number; body: V1AppDeployResult }> {
+    if (body.commit_sha != null) throw fieldError('commit_sha', 'an image has no commits');
+    if (app.docker_image === null)
+      throw conflict('no_source', 'this app has no image yet: set docker_image first');
+    const image = { reference: app.docker_image, digest: null };
+    const build = await beginBuild(sql, app, 'deploy', { image });
+    const details = { build_id: build.id, docker_image: image.reference };
+    await sayAct(sql, caller, 'apps_deploy_app', app, details);
+    return { status: 200, body: deployResult(build) };
+  }
+
   /**
-   * Builds the same bytes again, with the variables of today; of a commit that was never fetched, the same commit.
+   * Builds the same bytes again, with the variables of today; of a commit that was never fetched, the same commit; of an
+   * image that was never pulled, what its name stands for.
    * @throws ApiError 404, 409 `no_source` when the build never had a source
    */
   async rebuild(
@@ -126,7 +141,7 @@ export class BuildsService {
         const app = await this.apps.find(db, caller, projectId, appId);
         const from = await findBuild(db, app, id);
         const source = sourceOf(from);
-        if (source.bytes == null && source.commit == null)
+        if (source.bytes == null && source.commit == null && source.image == null)
           throw conflict('no_source', 'this build has no stored source');
         const build = await beginBuild(sql, app, 'rebuild', source);
         await sayAct(sql, caller, 'apps_rebuild_build', app, { build_id: build.id, from_build_id: from.id });
@@ -188,6 +203,16 @@ export async function findBuild(db: Tx['db'], app: App, id: string): Promise<Bui
 
 /** What a build was made of. */
 function sourceOf(build: Build): BuildSource {
+  if (build.docker_image !== null) {
+    const {
+      docker_image: reference,
+      docker_image_digest: digest,
+      artifact_sha256: sha256,
+      artifact_bytes,
+    } = build;
+    const bytes = sha256 === null ? null : { sha256, bytes: artifact_bytes! };
+    return { bytes, image: { reference, digest } };
+  }
   const bytes =
     build.source_sha256 === null ? null : { sha256: build.source_sha256, bytes: build.source_bytes! };
   return { bytes, commit: commitOf(build) };
@@ -202,12 +227,4 @@ function commitOf(build: Build): CommitSource | null {
     clone_username: build.clone_username,
     connection_id: build.git_connection_id,
   };
-}
-
-function notSupported(): ApiError {
-  const msg =
-    'apps from Docker images come with a later release; create the app with source_type git or upload instead';
-  return new ApiError(422, 'not_supported', msg, {
-    detail: [{ loc: ['path', 'app_id'], msg, type: 'value_error' }],
-  });
 }

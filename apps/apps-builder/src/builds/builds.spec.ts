@@ -37,7 +37,7 @@ describe('builds', () => {
     });
   });
 
-  it('200 deploy takes no body, null and {}; 409 no_source before the first folder; 422 for what comes later', async () => {
+  it('200 deploy takes no body, null and {}; 409 no_source before the first folder or image', async () => {
     const { app } = await bench.appWithBuild();
     for (const body of [undefined, null, {}, { commit_sha: null }]) {
       expect(await bench.api('POST', `apps/${app.id}/deploy`, body)).toMatchObject({
@@ -62,8 +62,8 @@ describe('builds', () => {
     });
     const image = await bench.app({ source_type: 'docker_image' });
     expect(await bench.api('POST', `apps/${image.id}/deploy`)).toMatchObject({
-      status: 422,
-      body: { error: { code: 'not_supported' }, detail: [{}] },
+      status: 409,
+      body: { error: { code: 'no_source' } },
     });
   });
 

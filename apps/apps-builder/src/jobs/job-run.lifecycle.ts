@@ -18,6 +18,9 @@ export interface LivingRun {
   observed_facts: Partial<RunFacts> | null;
   /** Why it shall not go on, or null. */
   called_off: string | null;
+  /** Why it gets no address in the app's private network, or has none yet; null: it has one, or needs none. */
+  port_refused: string | null;
+  port_trouble: string | null;
 }
 
 type Final = 'success' | 'error' | 'timeout' | 'cancelled';
@@ -38,8 +41,8 @@ export class JobRunLifecycle extends Lifecycle<LivingRun> {
       `select r.id, r.status, r.generation, r.gone, r.timeout_ms, (extract(epoch from now() - r.started_at) * 1000)::float8 as running_ms,
          r.observed_generation, r.observed_state, r.observed_reason, r.observed_facts,
          case when a.deleted_at is not null then 'the app was deleted' when a.suspended then 'the account was suspended'
-           when r.gone then 'the job was deleted' end as called_off
-       from job_run r join app a on a.id = r.app_id where r.id = $1::uuid`,
+           when r.gone then 'the job was deleted' end as called_off, t.refused as port_refused, t.trouble as port_trouble
+       from job_run r join app a on a.id = r.app_id left join app_port t on t.id = r.port_id where r.id = $1::uuid`,
       [id],
     );
     return row ?? null;
@@ -48,7 +51,9 @@ export class JobRunLifecycle extends Lifecycle<LivingRun> {
   @State({ deadline: minutes(15), onMissed: 'lost' })
   queued(run: LivingRun): Outcome {
     if (run.called_off !== null) return this.callOff(run);
-    if (run.observed_state === null) return this.wait(Infinity, 'the region has not begun this run');
+    if (run.port_refused !== null) return this.fail(run.port_refused, 'lost');
+    if (run.observed_state === null)
+      return this.wait(Infinity, run.port_trouble ?? 'the region has not begun this run');
     return this.go('running', (tx) =>
       tx.query(
         "update job_run set status = 'running', started_at = now() where id = $1::uuid and status = 'queued'",

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { start, wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
+import { orderPort } from '../networks/port.rows.js';
 import { Cron } from './cron.js';
 
 /** So many missed ticks get a row each; more become one row that counts them. */
@@ -64,8 +65,8 @@ export async function orderRun(
   job: LockedJob,
   { kind, triggered_by, scheduled_for }: RunCause,
 ): Promise<{ id: string } | { refused: Refusal }> {
-  const [app] = await tx.query<{ suspended: boolean; artifact_kind: string | null }>(
-    `select a.suspended, b.artifact_kind from app a left join revision r on r.id = a.current_revision_id
+  const [app] = await tx.query<{ suspended: boolean; artifact_kind: string | null; vpc_id: string | null }>(
+    `select a.suspended, b.artifact_kind, a.vpc_id from app a left join revision r on r.id = a.current_revision_id
        left join build b on b.id = r.build_id
      where a.id = $1::uuid and a.deleted_at is null`,
     [job.app_id],
@@ -92,6 +93,8 @@ export async function orderRun(
     ],
   );
   if (made.length === 0) return { refused: 'run_in_progress' };
+  const port = await orderPort(tx, job.app_id, app.vpc_id, { run_id: id });
+  if (port !== null) await tx.query('update job_run set port_id = $2::uuid where id = $1::uuid', [id, port]);
   await start(tx, 'job_run', id, 'queued');
   return { id };
 }

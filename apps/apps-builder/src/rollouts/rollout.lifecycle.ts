@@ -1,12 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { Lifecycle, minutes, type Outcome, seconds, State, type StepContext, wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
+import { showNetwork } from '../networks/network-fault.js';
 import { Settings } from '../shared/settings.js';
 import {
   loadRollout,
   lockApp,
   makeRevision,
   orderReplicas,
+  postponeRetirement,
   removeReplicas,
   replaceIn,
   retireReplicas,
@@ -16,7 +18,16 @@ import {
   routesConfirmed,
   writeRoutes,
 } from './rollout.rows.js';
-import { fits, isCrashing, isUsable, nothing, replicasWanted, targetOf } from './rollout.replicas.js';
+import {
+  fits,
+  isCrashing,
+  isInPlace,
+  isUsable,
+  nothing,
+  plan,
+  replicasWanted,
+  targetOf,
+} from './rollout.replicas.js';
 import { settleSpan } from './span.rows.js';
 
 /** What the region might have lost without a word is compared this often. */
@@ -75,30 +86,37 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
     if (app.suspended) return this.fail('the balance is used up and the account is suspended', 'failed');
 
-    const others = app.replicas.filter((replica) => replica.revision_id !== rolling.id);
+    const others = app.replicas.filter(
+      (replica) => replica.revision_id !== rolling.id || !isInPlace(app, replica),
+    );
     if (app.deploy_strategy === 'recreate' && others.length > 0) {
       await this.database.transaction((tx) => this.clearTheWay(tx, app, others));
       return this.wait(compareMs, 'the old replicas have not stopped');
     }
     const own = app.replicas.filter((replica) => replica.revision_id === rolling.id && !replica.gone);
-    const mine = own.filter((replica) => fits(app, replica));
+    const mine = own.filter((replica) => fits(app, replica) && isInPlace(app, replica));
     const failed = mine.find((replica) => replica.state === 'failed');
     if (failed) return this.fail(failed.reason ?? 'a replica failed before it was ready', 'failed');
     const wanted = replicasWanted(app);
     if (mine.length < wanted) {
       await this.database.transaction(async (tx) => {
         const locked = await lockApp(tx, app.id);
-        if (locked) await orderReplicas(tx, rolling.id, wanted - mine.length, this.settings);
+        if (locked) await orderReplicas(tx, app, rolling.id, wanted - mine.length, this.settings);
       });
       return this.wait(this.restartOr(app, compareMs), 'the region has not reported the replicas ready');
     }
-    // Ordered before the app became on demand, or ceased to be: nobody is sent there yet.
-    const misfits = own.filter((replica) => !fits(app, replica));
+    // Ordered before the app became on demand or ceased to be, or for another network: nobody is sent there yet.
+    const misfits = own.filter((replica) => !mine.includes(replica));
     const surplus = [...mine.slice(wanted), ...misfits].map(({ id }) => id);
     if (surplus.length > 0) await this.database.transaction((tx) => removeReplicas(tx, surplus));
     const ready = mine.slice(0, wanted).filter(isUsable);
-    if (ready.length < wanted)
-      return this.wait(this.restartOr(app, compareMs), 'the region has not reported the replicas ready');
+    if (ready.length < wanted) {
+      const trouble = mine.find((replica) => replica.trouble !== null)?.trouble;
+      return this.wait(
+        this.restartOr(app, compareMs),
+        trouble ?? 'the region has not reported the replicas ready',
+      );
+    }
     return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
   }
 
@@ -216,7 +234,9 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   private async promote(tx: Sql, app: RolloutApp, rolling: RolloutRevision): Promise<void> {
     if ((await lockApp(tx, app.id)) === null) return;
     await tx.query(
-      'update app set current_revision_id = $2::uuid, current_build_id = $3::uuid, rolling_revision_id = null where id = $1::uuid',
+      `update app set current_revision_id = $2::uuid, current_build_id = $3::uuid, rolling_revision_id = null, network_fault = null,
+         running_docker_image = b.docker_image, running_docker_image_digest = b.docker_image_digest
+       from build b where app.id = $1::uuid and b.id = $3::uuid`,
       [app.id, rolling.id, rolling.build_id],
     );
     await tx.query("update build set deploy_state = 'live', boot_error = null where id = $1::uuid", [
@@ -234,11 +254,16 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   private async keep(tx: Sql, app: RolloutApp): Promise<number> {
     if ((await lockApp(tx, app.id)) === null) return 0;
     const retired = app.replicas.filter((replica) => !replica.gone && isDue(replica.retire_in));
-    await removeReplicas(
-      tx,
-      retired.map(({ id }) => id),
-    );
+    const retiredIds = retired.map(({ id }) => id);
+    let postponed = Infinity;
+    // As long as no edge has said that it sends elsewhere, requests may still come to them.
+    if (retired.length === 0 || (await routesConfirmed(tx, app.id))) await removeReplicas(tx, retiredIds);
+    else {
+      postponed = this.settings.drainMs;
+      await postponeRetirement(tx, retiredIds, postponed);
+    }
     let again = Math.min(
+      postponed,
       ...app.replicas.map(({ gone, retire_in }) =>
         !gone && retire_in !== null && retire_in > 0 ? retire_in : Infinity,
       ),
@@ -266,14 +291,13 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     if (current?.artifact_kind === 'server') {
       const wanted = replicasWanted(app);
       const right = alive.filter((replica) => fits(app, replica));
-      if (right.length < wanted) {
-        const pause = await replaceIn(tx, current.id);
-        if (pause === 0) await orderReplicas(tx, current.id, wanted - right.length, this.settings);
+      const leaving = await this.leaveNetwork(tx, app);
+      const { missing, surplus } = plan(app, right);
+      if (missing > 0 && !leaving) {
+        const pause = await replaceIn(tx, current.id, app.vpc_id);
+        if (pause === 0) await orderReplicas(tx, app, current.id, missing, this.settings);
         else again = Math.min(again, pause);
       }
-      // Those that are not ready go first, then the youngest.
-      const byWorth = [...right.filter(isUsable), ...right.filter((replica) => !isUsable(replica))];
-      const surplus = byWorth.slice(wanted);
       // From on demand to permanent, or back: those of before go when the others are there.
       const replaced = right.filter(isUsable).length >= wanted;
       if (replaced) surplus.push(...alive.filter((replica) => !fits(app, replica)));
@@ -286,10 +310,26 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       if (surplus.length > 0) again = Math.min(again, this.settings.drainMs);
       const serves = alive.some((replica) => isUsable(replica) && !isCrashing(replica));
       await this.showHealth(tx, current, serves, failed[0] ?? alive.find(isCrashing) ?? null);
+      await showNetwork(tx, app, { current, mine, serves });
     }
     await this.routesOfCurrent(tx, app);
     await settleSpan(tx, app, current);
     return again;
+  }
+
+  /**
+   * `recreate`: nothing runs in the new network beside the old one. Rolling replicas leave one by one (`plan`).
+   * @returns whether the region still has some of the old one
+   */
+  private async leaveNetwork(tx: Sql, app: RolloutApp): Promise<boolean> {
+    if (app.deploy_strategy !== 'recreate') return false;
+    const away = app.replicas.filter((replica) => !isInPlace(app, replica));
+    await removeReplicas(
+      tx,
+      away.map(({ id }) => id),
+    );
+    for (const replica of away) replica.gone = true;
+    return away.length > 0;
   }
 
   /**

@@ -3,6 +3,7 @@ import { say } from '@nebo/bus';
 import type { RouteTarget } from '@nebo/contracts';
 import type { Sql } from '@nebo/persistence';
 import { says } from '../events.js';
+import { orderPort } from '../networks/port.rows.js';
 
 /** An app as its rollout sees it, with all that it consists of. */
 export interface RolloutApp {
@@ -14,6 +15,10 @@ export interface RolloutApp {
   replica_count: number;
   /** Its account is: nothing of it runs. */
   suspended: boolean;
+  /** The private network that its replicas shall be in; null: none. */
+  vpc_id: string | null;
+  /** Why they are not all there, as the build shows it; null: it shows nothing of that. */
+  network_fault: string | null;
   target_revision_id: string | null;
   rolling_revision_id: string | null;
   current_revision_id: string | null;
@@ -57,13 +62,19 @@ export interface RolloutReplica {
   proven: boolean;
   /** Crashes in a row. */
   crashes: number;
+  /** The private network that it was made for; null: none. */
+  vpc_id: string | null;
+  /** Networking gave it no address and will give none. */
+  refused: boolean;
+  /** Why it has had no address for ten seconds; null: it has one, needs none, or may get one at any moment. */
+  trouble: string | null;
 }
 
 /** Reads an app for its rollout; null when its row is gone. */
 export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | null> {
   const [app] = await tx.query<Omit<RolloutApp, 'revisions' | 'replicas'>>(
-    `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, suspended, target_revision_id,
-       rolling_revision_id, current_revision_id, current_build_id,
+    `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, suspended, vpc_id,
+       network_fault, target_revision_id, rolling_revision_id, current_revision_id, current_build_id,
        (extract(epoch from restart_at - now()) * 1000)::float8 as restart_in,
        coalesce((select deploy_state = 'never_booted' from build where app_id = app.id order by seq desc limit 1), false) as never_booted
      from app where id = $1::uuid`,
@@ -80,9 +91,12 @@ export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | nul
     ],
   );
   const replicas = await tx.query<RolloutReplica>(
-    `select id, revision_id, gone, (extract(epoch from retire_at - now()) * 1000)::float8 as retire_in, observed_state as state,
-       observed_reason as reason, host, port, idle_ms is not null as on_demand, wakeable, ready_at is not null as proven, crashes
-     from replica where app_id = $1::uuid and ended_at is null order by created_at, id`,
+    `select p.id, p.revision_id, p.gone, (extract(epoch from p.retire_at - now()) * 1000)::float8 as retire_in,
+       p.observed_state as state, p.observed_reason as reason, p.host, p.port, p.idle_ms is not null as on_demand, p.wakeable,
+       p.ready_at is not null as proven, p.crashes, p.vpc_id, t.refused is not null as refused,
+       case when t.created_at < now() - interval '10 seconds' then t.trouble end as trouble
+     from replica p left join app_port t on t.id = p.port_id
+     where p.app_id = $1::uuid and p.ended_at is null order by p.created_at, p.id`,
     [id],
   );
   return { ...app, revisions, replicas };
@@ -122,21 +136,30 @@ export async function makeRevision(
 
 /**
  * Orders replicas of a revision from the region. The readiness path is that of now: a change counts at the next start. They
- * may sleep if the app is on demand now, for as long as they live.
+ * may sleep if the app is on demand now, for as long as they live. In a private network each has a port of its own, and the
+ * region hears of it once that is claimed.
  */
 export async function orderReplicas(
   tx: Sql,
+  app: { id: string },
   revisionId: string,
   count: number,
   times: { readyTimeoutMs: number; idleTimeoutMs: number },
 ): Promise<void> {
+  if (count <= 0) return;
+  const [now] = await tx.query<{ vpc_id: string | null }>('select vpc_id from app where id = $1::uuid', [
+    app.id,
+  ]);
   for (let made = 0; made < count; made += 1) {
+    const id = randomUUID();
+    const { vpc_id } = now!;
+    const port = await orderPort(tx, app.id, vpc_id, { replica_id: id });
     await tx.query(
-      `insert into replica (id, account_id, app_id, revision_id, region_id, readiness_path, ready_timeout_ms, idle_ms)
+      `insert into replica (id, account_id, app_id, revision_id, region_id, readiness_path, ready_timeout_ms, idle_ms, vpc_id, port_id)
        select $1::uuid, a.account_id, a.id, r.id, a.region_id, coalesce(a.readiness_path, ''), $3::int,
-         case when a.replica_count = 0 then $4::int end
+         case when a.replica_count = 0 then $4::int end, $5::uuid, $6::uuid
        from revision r join app a on a.id = r.app_id where r.id = $2::uuid`,
-      [randomUUID(), revisionId, times.readyTimeoutMs, times.idleTimeoutMs],
+      [id, revisionId, times.readyTimeoutMs, times.idleTimeoutMs, vpc_id, port],
     );
   }
 }
@@ -155,6 +178,14 @@ export async function retireReplicas(tx: Sql, ids: readonly string[], drainMs: n
   if (ids.length === 0) return;
   await tx.query(
     `update replica set retire_at = now() + $2::int * interval '1 millisecond' where id = any($1::uuid[]) and not gone and retire_at is null`,
+    [ids, drainMs],
+  );
+}
+
+/** Gives replicas that were about to go their drain time anew. */
+export async function postponeRetirement(tx: Sql, ids: readonly string[], drainMs: number): Promise<void> {
+  await tx.query(
+    `update replica set retire_at = now() + $2::int * interval '1 millisecond' where id = any($1::uuid[]) and not gone`,
     [ids, drainMs],
   );
 }
@@ -200,12 +231,16 @@ export async function routesConfirmed(tx: Sql, appId: string): Promise<boolean> 
   return row!.open === 0;
 }
 
-/** Milliseconds until a crashed replica of a revision may be replaced: 2, 4, 8, … s by failures of the last ten minutes, at most 5 min. */
-export async function replaceIn(tx: Sql, revisionId: string): Promise<number> {
+/**
+ * Milliseconds until a crashed replica of a revision may be replaced: 2, 4, 8, … s by failures of the last ten minutes, at most
+ * 5 min. What failed in another network says nothing of this one.
+ */
+export async function replaceIn(tx: Sql, revisionId: string, vpcId: string | null): Promise<number> {
   const [row] = await tx.query<{ failures: number; since: number }>(
     `select count(*)::int as failures, coalesce(extract(epoch from now() - max(received_at)) * 1000, 0)::float8 as since
-     from replica where revision_id = $1::uuid and observed_state = 'failed' and received_at > now() - interval '10 minutes'`,
-    [revisionId],
+     from replica where revision_id = $1::uuid and observed_state = 'failed' and received_at > now() - interval '10 minutes'
+       and vpc_id is not distinct from $2::uuid`,
+    [revisionId, vpcId],
   );
   const { failures, since } = row!;
   return failures === 0 ? 0 : Math.max(0, Math.min(300_000, 1_000 * 2 ** failures) - since);

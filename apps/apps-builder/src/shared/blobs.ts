@@ -11,7 +11,8 @@ export class Blobs extends OwnedBlobs {
       database,
       blobs,
       `exists (select 1 from build where source_sha256 = b.sha256)
-         or exists (select 1 from build where artifact_sha256 = b.sha256)`,
+         or exists (select 1 from build where artifact_sha256 = b.sha256)
+         or exists (select 1 from build where image_layers @> array[b.sha256])`,
     );
   }
 
@@ -25,7 +26,7 @@ export class Blobs extends OwnedBlobs {
     const owned = await this.database.transaction((tx) =>
       tx.query(
         `select 1 as owned from build
-         where (source_sha256 = $1 or artifact_sha256 = $1) and ($2::uuid is null or region_id = $2::uuid) limit 1`,
+         where (source_sha256 = $1 or artifact_sha256 = $1 or image_layers @> array[$1]::text[]) and ($2::uuid is null or region_id = $2::uuid) limit 1`,
         [sha256, regionId],
       ),
     );

@@ -13,6 +13,7 @@ const keep = {
   deliveries: '30 days',
   deletedConnections: '7 days',
   jobRuns: '30 days',
+  usage: '60 days',
 } as const;
 
 /** Runs of one app that are kept at most: a job of every minute leaves 43,200 in 30 days. */
@@ -50,11 +51,16 @@ export class Housekeeping extends PeriodicHousekeeping {
              where place > ${keptRuns}
          ), gone as (
            delete from job_run r using old where r.id = old.id and r.status not in ('queued', 'running')
+             and not exists (select 1 from app_port t where t.run_id = r.id)
            returning r.region_id, r.change)
          update feed set pruned = greatest(pruned, most) from (select region_id, max(change) as most from gone group by 1) g
          where feed.name = 'wanted:' || g.region_id and most is not null`,
       );
       await tx.query(`delete from runtime_log_line where stored_at < now() - interval '${keep.runtimeLog}'`);
+      await tx.query(
+        `delete from usage_hour h where ends_at < now() - interval '${keep.usage}'
+           and not exists (select 1 from lifecycle l where l.kind = 'usage_hour' and l.id = h.id and l.ended_at is null)`,
+      );
       await tx.query(`delete from delivery where received_at < now() - interval '${keep.deliveries}'`);
       // Its webhooks are taken away before.
       await tx.query(
@@ -68,6 +74,7 @@ export class Housekeeping extends PeriodicHousekeeping {
         `select id from app a where deleted_at < now() - interval '${keep.deletedApps}'
            and not exists (select 1 from app_domain d where d.app_id = a.id)
            and not exists (select 1 from lifecycle l where l.kind = 'rollout' and l.id = a.id and l.ended_at is null)
+           and not exists (select 1 from app_port t where t.app_id = a.id)
            and not exists (select 1 from span s join lifecycle l on l.kind = 'span' and l.id = s.id where s.app_id = a.id and l.ended_at is null)
          limit 100`,
       );

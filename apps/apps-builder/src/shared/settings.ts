@@ -47,6 +47,11 @@ export class Settings {
   /** First pause after an order that failed; it doubles up to a day. */
   readonly acmeRetryMs: number;
 
+  /** Length of the hours in which usage is counted and charged; the regions' agents must have the same. */
+  readonly usageBucketMs: number;
+  /** So long after its end an hour may be reported; then its processor time is free. */
+  readonly usageLateMs: number;
+
   constructor(@Inject(RUNTIME) { config }: Runtime) {
     this.appsDomain = config
       .text('NEBO_APPS_DOMAIN', 'apps.localhost')
@@ -81,6 +86,10 @@ export class Settings {
       : null;
     this.acmeEmail = config.optional('NEBO_ACME_EMAIL') ?? null;
     this.acmeCaFile = config.optional('NEBO_ACME_CA_FILE') ?? null;
+    const bucket = config.int('NEBO_USAGE_BUCKET', 3_600, { min: 5, max: 3_600 });
+    if (3_600 % bucket !== 0) throw new ConfigError('NEBO_USAGE_BUCKET must be seconds that divide 3600');
+    this.usageBucketMs = bucket * 1_000;
+    this.usageLateMs = config.int('NEBO_USAGE_LATE', 21_600, { min: 1, max: 2_592_000 }) * 1_000;
     this.acmeRetryMs = config.int('NEBO_ACME_RETRY_MS', 60_000, { min: 10, max: 3_600_000 });
   }
 }

@@ -9,6 +9,7 @@ const tenantTables = [
   'acme_challenge',
   'app',
   'app_domain',
+  'app_port',
   'build',
   'build_log_line',
   'certificate',
@@ -23,6 +24,9 @@ const tenantTables = [
   'route',
   'runtime_log_line',
   'span',
+  'usage_hour',
+  'usage_life',
+  'usage_part',
 ];
 
 describe('row-level security, the second belt', () => {
@@ -75,6 +79,11 @@ describe('row-level security, the second belt', () => {
       `insert into acme_challenge (token, account_id, certificate_id, host, answer) values ('t', $1, $2, 'a.example.com', 'x')`,
       [bench.account, certificate],
     );
+    await bench.sql(
+      `insert into app_port (id, account_id, app_id, project_id, region_id, vpc_id, replica_id)
+       select $1, account_id, id, project_id, region_id, $1, $1 from app where id = $2`,
+      [randomUUID(), app.id],
+    );
     const job = randomUUID();
     await bench.sql(
       `insert into job (id, account_id, app_id, name, command, timeout_seconds, enabled) values ($1, $2, $3, 'j', 'true', 10, true)`,
@@ -84,6 +93,20 @@ describe('row-level security, the second belt', () => {
       `insert into job_run (id, account_id, app_id, job_id, region_id, kind, command, timeout_ms, status, triggered_by)
        select $1, $2, $3, $4, region_id, 'manual', 'true', 10000, 'missed', 'schedule' from app where id = $3`,
       [randomUUID(), bench.account, app.id, job],
+    );
+    const hour = randomUUID();
+    await bench.sql(
+      `insert into usage_hour (id, account_id, app_id, kind, starts_at, ends_at) values ($1, $2, $3, 'run', now(), now() + interval '1 hour')`,
+      [hour, bench.account, app.id],
+    );
+    await bench.sql(
+      `insert into usage_life (hour_id, account_id, region_id, owner_id, life, vcpu, memory_mb, seq, running_ms, final, real)
+       select $1, $2, region_id, id, 'l', 1, 512, 1, 1, true, true from app where id = $3`,
+      [hour, bench.account, app.id],
+    );
+    await bench.sql(
+      `insert into usage_part (hour_id, account_id, part, cpu_us, memory_mb_ms, description) values ($1, $2, 1, 0, 0, 'x')`,
+      [hour, bench.account],
     );
     await eventually('a route', async () => (await bench.sql('select 1 from route')).length);
   });

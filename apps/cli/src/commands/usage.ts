@@ -1,6 +1,8 @@
-import type { V1Usage, V1UsageRow } from '@nebo/contracts';
+import type { V1AppUsageRow, V1Usage, V1UsageRow } from '@nebo/contracts';
+import { type Context } from '../core/context.js';
 import { usageError } from '../core/errors.js';
 import { flag, type CommandSpec } from '../core/program.js';
+import { needAppId } from '../core/resolve.js';
 import { type Column } from '../output/table.js';
 
 /** What rows may be told apart by, and the field of a row that says it. */
@@ -15,14 +17,24 @@ const counts: readonly Column<V1UsageRow>[] = [
   { key: 'reasoning_tokens', wide: true },
   { key: 'amount' },
 ];
+const appColumns: readonly Column<V1AppUsageRow>[] = [
+  { key: 'app_id' },
+  { key: 'kind' },
+  { key: 'active_cpu_seconds' },
+  { key: 'memory_gb_hours' },
+  { key: 'included_cpu_seconds', wide: true },
+  { key: 'included_memory_gb_hours', wide: true },
+  { key: 'free_hours', wide: true },
+  { key: 'amount' },
+];
 const dayMs = 86_400_000;
 /** A report covers at most so many days. */
 const maxDays = 366;
 
-/** `nebo usage`: what models cost, by day, model and key. */
+/** `nebo usage`: what models cost, by day, model and key, and apps on demand, by day and app. */
 export const usage: CommandSpec = {
   usage: 'usage',
-  summary: 'charged usage of models: requests, tokens and rubles',
+  summary: 'charged usage of models and of apps on demand',
   example: 'nebo usage --by model,key --since 7d',
   flags: [
     flag('--by <A,B>', 'rows by day, model or key, or some of them (default day)'),
@@ -30,10 +42,16 @@ export const usage: CommandSpec = {
     flag('--tz <ZONE>', 'time zone of the days, Europe/Moscow (default UTC)'),
     flag('--model <NAME>', 'only this model'),
     flag('--key <ID>', 'only this inference key, a revoked one too'),
+    flag(
+      '--apps',
+      'apps on demand and job runs, with --app one of them: CPU, memory, what is left of the plan',
+    ),
   ],
   notes:
     'Amounts are exact and sum to what the ledger charged. -o json also has the totals and the time they are as of.',
-  async run(ctx, _args, { by, since, tz, model, key }) {
+  async run(ctx, _args, { by, since, tz, model, key, apps }) {
+    if (apps && (model !== undefined || key !== undefined))
+      throw usageError('--apps goes with neither --model nor --key: apps have no keys');
     const wanted = groupsOf((by as string | undefined) ?? 'day');
     const zone = (tz as string | undefined) ?? 'UTC';
     const query = {
@@ -42,9 +60,12 @@ export const usage: CommandSpec = {
       from: since === undefined ? undefined : firstDay(String(since), zone),
       model: model as string | undefined,
       key_id: key as string | undefined,
+      // The one that is linked or in the environment is not meant: without the flag it is all of them.
+      app_id: apps && ctx.flags.app !== undefined ? await needAppId(ctx) : undefined,
     };
     const report = await (await ctx.client()).get<V1Usage>('/usage', query);
     if (ctx.print.structured) return ctx.print.value(report);
+    if (apps) return showApps(ctx, report, wanted.includes('day'));
     const labels = wanted.map((group): Column<V1UsageRow> => ({ key: groups[group] }));
     const nameOf = (row: V1UsageRow) => wanted.map((group) => row[groups[group]]).join(' ');
     await ctx.print.list(report.rows, [...labels, ...counts], nameOf);
@@ -52,8 +73,23 @@ export const usage: CommandSpec = {
     ctx.talk.notice(
       `${report.from} to ${report.to}: ${amount} rubles for ${requests} ${requests === 1 ? 'request' : 'requests'}.`,
     );
+    if (report.apps?.rows.length > 0)
+      ctx.talk.notice(`Apps on demand: ${report.apps.totals.amount} rubles, see nebo usage --apps.`);
   },
 };
+
+async function showApps(ctx: Context, report: V1Usage, byDay: boolean): Promise<void> {
+  const { rows, totals } = report.apps;
+  const columns = byDay ? [{ key: 'day' }, ...appColumns] : appColumns;
+  await ctx.print.list(rows, columns, ({ app_id }) => app_id);
+  const { plan, month, active_cpu_hours: cpu, memory_gb_hours: memory } = report.allowance;
+  ctx.talk.notice(`${report.from} to ${report.to}: ${totals.amount} rubles for apps on demand.`);
+  ctx.talk.notice(
+    `Left of plan ${plan} in ${month}: ${cpu.left} of ${cpu.included} hours of Active CPU, ${memory.left} of ${memory.included} GB-hours.`,
+  );
+  if (totals.free_hours > 0)
+    ctx.talk.notice(`${totals.free_hours} hours were not measured, so they are free.`);
+}
 
 function groupsOf(text: string): Group[] {
   const named = text.split(',').map((name) => name.trim());

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { Database } from '@nebo/persistence';
 import { type Billing, nano, startBilling } from '../../test/billing.js';
 import { TestRouter } from '../../test/routers.js';
@@ -92,6 +93,12 @@ describe('row-level security', () => {
       const router = await new TestRouter(billing, account.account_id, id).open();
       await router.take(nano(2));
       await router.settle([router.ended(nano(1))]);
+      await billing.money('compute-usage', {
+        ...operation,
+        operation_id: 'usage',
+        ...{ app_id: randomUUID(), kind: 'run', hour: started_at, cpu_us: 1, memory_mb_ms: '1' },
+        ...{ free: null, description: '' },
+      });
       await billing.sql('insert into account_standing (account_id) values ($1)', [account.account_id]);
     }
     for (const table of await tenantTables()) {

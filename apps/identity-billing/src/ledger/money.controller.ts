@@ -4,7 +4,16 @@ import type { ServiceIdentity } from '@nebo/contracts';
 import { badRequest, CallingService, notFound } from '@nebo/service-kit';
 import { asUuid } from '../database/ids.js';
 import { BalanceService } from './balance.service.js';
-import { CaptureBody, RefundBody, ReserveBody, SpanCloseBody, SpanOpenBody, VoidBody } from './money.dto.js';
+import { ComputeUsageService } from './compute-usage.service.js';
+import {
+  CaptureBody,
+  ComputeUsageBody,
+  RefundBody,
+  ReserveBody,
+  SpanCloseBody,
+  SpanOpenBody,
+  VoidBody,
+} from './money.dto.js';
 import { MoneyService } from './money.service.js';
 import { ReconcileService } from './reconcile.service.js';
 import { SpansService } from './spans.service.js';
@@ -16,6 +25,7 @@ export class MoneyController {
   constructor(
     private readonly money: MoneyService,
     private readonly spans: SpansService,
+    private readonly usage: ComputeUsageService,
     private readonly balance: BalanceService,
     private readonly reconciler: ReconcileService,
   ) {}
@@ -60,6 +70,13 @@ export class MoneyController {
   spanClose(@CallingService() caller: ServiceIdentity, @Body() body: SpanCloseBody) {
     sameAccount(caller, body);
     return this.spans.close(body);
+  }
+
+  @Post('compute-usage')
+  @HttpCode(200)
+  computeUsage(@CallingService() caller: ServiceIdentity, @Body() body: ComputeUsageBody) {
+    sameAccount(caller, body);
+    return this.usage.charge(caller.service, body);
   }
 
   @Get('balance/:account_id')

@@ -1,5 +1,7 @@
 import {
   type CaptureRequest,
+  type ComputeUsageFree,
+  type ComputeUsageRequest,
   EnumField,
   IdField,
   IntField,
@@ -125,4 +127,25 @@ export class SpanCloseBody implements SpanCloseRequest {
   account_id!: string;
   @StrField({ max: 40 })
   ended_at!: string;
+}
+
+export class ComputeUsageBody implements ComputeUsageRequest {
+  @StrField(operation)
+  operation_id!: string;
+  @IdField()
+  account_id!: string;
+  @IdField()
+  app_id!: string;
+  @EnumField(['replica', 'run'])
+  kind!: 'replica' | 'run';
+  @StrField({ max: 40 })
+  hour!: string;
+  @IntField({ min: 0, max: 2 ** 52 })
+  cpu_us!: number;
+  @StrField({ pattern: /^\d{1,17}$/ })
+  memory_mb_ms!: string;
+  @EnumField(['cpu_unmeasured', 'simulated'], { nullable: true })
+  free!: ComputeUsageFree | null;
+  @StrField(text)
+  description!: string;
 }

@@ -108,8 +108,8 @@ export class SpansService {
   }
 }
 
-/** RFC 3339 with a zone, not in the future. Milliseconds are kept. */
-function timeOf(field: string, text: string): Date {
+/** RFC 3339 with a zone, not in the future. Milliseconds are kept. @throws ApiError 422 naming the field */
+export function timeOf(field: string, text: string): Date {
   const wellFormed = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})$/i.test(text);
   const at = new Date(text);
   if (!wellFormed || Number.isNaN(at.getTime()))

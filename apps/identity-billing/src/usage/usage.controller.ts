@@ -6,7 +6,7 @@ import type { FastifyReply } from 'fastify';
 import { usageFile, usageFormats } from './usage-file.js';
 import { UsageService } from './usage.service.js';
 
-/** What an account's keys used of models. */
+/** What an account's keys used of models, and its apps on demand. */
 @Controller('v1')
 export class UsageController {
   constructor(private readonly usage: UsageService) {}
@@ -15,7 +15,7 @@ export class UsageController {
   @Operation({
     id: 'usage_get_report',
     tag: 'usage',
-    summary: 'Charged usage of models by day, model and key, with exact totals',
+    summary: 'Charged usage of models by day, model and key, and of apps on demand, with exact totals',
     permission: 'billing:read',
     resource: 'account',
     answer: V1Usage,

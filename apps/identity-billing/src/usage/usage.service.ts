@@ -3,6 +3,7 @@ import { formatRubles, type UsageQuery, type V1Usage, type V1UsageCounts } from 
 import { Database, type SqlValue } from '@nebo/persistence';
 import { ApiError, billingUnavailable, validationError } from '@nebo/service-kit';
 import { sqlStateOf } from '../database/guarded.js';
+import { AppsUsage } from './apps-usage.service.js';
 import { type UsageRange, usageRange } from './usage-range.js';
 
 const counts = ['input_tokens', 'cached_tokens', 'output_tokens', 'reasoning_tokens'] as const;
@@ -66,13 +67,16 @@ const values = (account: string, range: UsageRange, filter: UsageFilter): SqlVal
   filter.model ?? null,
 ];
 
-/** Usage of models as it was charged. */
+/** Usage as it was charged: of models, and of apps on demand. */
 @Injectable()
 export class UsageService {
-  constructor(private readonly database: Database) {}
+  constructor(
+    private readonly database: Database,
+    private readonly apps: AppsUsage,
+  ) {}
 
   /**
-   * Sums by day, model and key, as wanted; everything in one snapshot.
+   * Sums by day, model and key, as wanted, and of apps.
    * @throws ApiError 422 for a wrong range or more than 10,000 rows; 503
    */
   async report(account: string, query: UsageQuery): Promise<V1Usage> {
@@ -83,10 +87,12 @@ export class UsageService {
     const text = `select ${column('day')} as day, ${column('model')} as model, ${column('key')} as key_id,
         count(*) as requests, sum(amount) as amount, ${counts.map((name) => `sum(${tokens(name)}) as ${name}`).join(', ')}
       ${wanted} group by ${groups} order by 1, 2, 3 limit ${maxRows + 1}`;
-    const { rows, at } = await this.read(account, async (tx) => {
+    const { rows, at, apps, allowance } = await this.read(account, async (tx) => {
       // Taken before the rows: what was settled until then is in them.
       const [{ at }] = (await tx.query<{ at: Date }>('select clock_timestamp() as at')) as [{ at: Date }];
-      return { rows: await tx.query<SumRow>(text, values(account, range, query)), at };
+      const rows = await tx.query<SumRow>(text, values(account, range, query));
+      const apps = await this.apps.report(tx, account, range, query);
+      return { rows, at, apps, allowance: await this.apps.allowance(tx, account) };
     });
     if (rows.length > maxRows)
       throw validationError([
@@ -97,6 +103,8 @@ export class UsageService {
       by,
       rows: rows.map(({ day, model, key_id, ...sums }) => ({ day, model, key_id, ...countsOf([sums]) })),
       totals: countsOf(rows),
+      apps,
+      allowance,
       as_of: at.toISOString(),
     };
   }

@@ -10,20 +10,23 @@ import { notFound, pathId } from '@nebo/service-kit';
 export class OwnersController {
   constructor(private readonly database: Database) {}
 
+  /** With its region: what is put into a VPC must lie in the same one. */
   @Get('vpc/:id')
-  vpc(@Param('id') id: string): Promise<Owner> {
-    return this.owner('vpc_owner', id);
+  async vpc(@Param('id') id: string): Promise<Owner> {
+    const [found] = await this.database.named<{ account_id: string; region_id: string }>(
+      'vpc_home',
+      'select account_id, region_id from vpc_home($1)',
+      [pathId(id)],
+    );
+    if (!found) throw notFound();
+    return { ...found, project_id: null, parents: [] };
   }
 
   @Get('floating_ip/:id')
-  floatingIp(@Param('id') id: string): Promise<Owner> {
-    return this.owner('floating_ip_owner', id);
-  }
-
-  private async owner(name: 'vpc_owner' | 'floating_ip_owner', id: string): Promise<Owner> {
+  async floatingIp(@Param('id') id: string): Promise<Owner> {
     const [found] = await this.database.named<{ account_id: string | null }>(
-      name,
-      `select ${name}($1) as account_id`,
+      'floating_ip_owner',
+      'select floating_ip_owner($1) as account_id',
       [pathId(id)],
     );
     if (!found?.account_id) throw notFound();

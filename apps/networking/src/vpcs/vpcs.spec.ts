@@ -235,6 +235,7 @@ describe('owners', () => {
     const vpc = await bench.vpc();
     expect((await bench.internal('GET', `owners/vpc/${vpc.id}`)).body).toEqual({
       account_id: bench.account,
+      region_id: region,
       project_id: null,
       parents: [],
     });

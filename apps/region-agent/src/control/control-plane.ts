@@ -5,6 +5,8 @@ import {
   type LogBatch,
   type Observed,
   type RegionCapacity,
+  type UsageReport,
+  type UsageTaken,
   type WantedAnswer,
 } from '@nebo/contracts';
 
@@ -55,6 +57,8 @@ export interface ControlPlane extends ServicePlane, InventoryPlane {
   log(stream: string, batch: LogBatch, signal: AbortSignal): Promise<void>;
   /** Which of these apps (at most 1,000) are not in the region any more. */
   goneApps(appIds: readonly string[], signal: AbortSignal): Promise<string[]>;
+  /** Tells what lives of processes used. */
+  usage(report: UsageReport, signal: AbortSignal): Promise<UsageTaken>;
   close(): Promise<void>;
 }
 

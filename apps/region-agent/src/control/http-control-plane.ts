@@ -7,6 +7,8 @@ import {
   type LogBatch,
   type Observed,
   type RegionCapacity,
+  type UsageReport,
+  type UsageTaken,
   type WantedAnswer,
 } from '@nebo/contracts';
 import {
@@ -111,6 +113,17 @@ export class HttpControlPlane implements ControlPlane {
     const path = `${this.service}/gone-apps`;
     const answer = await this.call('POST', path, { signal, body, json: true, seconds: 15 });
     return ((await answer.body.json()) as GoneAppsAnswer).gone;
+  }
+
+  async usage(report: UsageReport, signal: AbortSignal): Promise<UsageTaken> {
+    const body = JSON.stringify(report);
+    const answer = await this.call('POST', `${this.service}/usage`, {
+      signal,
+      body,
+      json: true,
+      seconds: 15,
+    });
+    return (await answer.body.json()) as UsageTaken;
   }
 
   async inventoryWanted(waitSeconds: number, signal: AbortSignal): Promise<InventoryWanted> {

@@ -1,21 +1,30 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type RegionCapacity } from '@nebo/contracts';
+import { type AllowList, createSafeClient, parseAllowList, type SafeClient } from '@nebo/safe-net';
 import { type AgentLog } from '../agent-log.js';
 import { HostBuildDriver } from '../builds/build-driver.js';
 import { BuildCache, type CacheLimits } from '../builds/cache/build-cache.js';
 import { cacheLimits } from '../builds/cache/settings.js';
+import { ImageBuildDriver } from '../images/image-builds.js';
+import { type ImageLimits, imageLimitsFromEnv } from '../images/image-limits.js';
+import { registryPorts } from '../images/registry.js';
+import { imageUnpacker } from '../images/unpack-image.js';
 import { ArtifactCache } from '../replicas/artifact-cache.js';
+import { Artifacts } from '../replicas/artifacts.js';
 import { type Runs } from '../system/runs.js';
 import { findToolchain } from '../system/toolchain.js';
 import { Cgroups, findHierarchy } from './local/cgroups.js';
 import { createLocalHosts } from './local/create.js';
+import { imagesFault } from './local/image-tools.js';
 import { LocalMachineDriver } from './local/machines/driver.js';
 import { uplinkSettings } from './local/uplink-mode.js';
 import { LocalNetworkDriver } from './local/vpcs.js';
 import { type MachineDriver } from './machine-driver.js';
 import { imagesFolder, probeDrivers, type DriverChoices } from './probe.js';
 import { HostReplicaDriver } from './replica-driver.js';
+import { UsageMeter } from '../usage/meter.js';
+import { usageSettings } from '../usage/settings.js';
 import { HostRunDriver, type RunDriver } from './run-driver.js';
 import { type BuildHost, type ReplicaHost } from './sandbox.js';
 import { SimulatedBuildHost } from './simulated/builds.js';
@@ -30,6 +39,8 @@ export interface AgentDrivers {
   replicas: ReplicaDriver;
   /** In the same sandboxes as replicas. */
   jobs: RunDriver;
+  /** Measures replicas on demand and job runs. */
+  meter: UsageMeter;
   networks: NetworkDriver;
   machines: MachineDriver;
   choices: DriverChoices;
@@ -64,10 +75,14 @@ export interface CreateDriversOptions {
   buildLimits?: Partial<BuildLimits>;
   /** Default by `NEBO_BUILD_CACHE_APP` and `NEBO_BUILD_CACHE_MAX`. */
   buildCache?: Partial<CacheLimits>;
+  /** What images may be; default by `NEBO_IMAGE_…`. */
+  imageLimits?: Partial<ImageLimits>;
   /** Unpacked artifacts kept, bytes; default 5 GiB. */
   cacheBytes?: number;
   /** Time between SIGTERM and SIGKILL of a replica, milliseconds; default 5 s. */
   graceMs?: number;
+  /** Networks made in advance for replicas that somebody waits for; default 4, 0: none. */
+  readyNetworks?: number;
   /** Folder of the images that the operator brings; default by `NEBO_IMAGES`. */
   images?: string;
   /** Time that a machine's guest has to shut down, milliseconds; default 30 s. */
@@ -83,11 +98,29 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
   const choices = options.choices ?? (await probeDrivers());
   const tools = findToolchain();
   const limits = { ...defaultBuildLimits, ...options.buildLimits };
-  const cache = new ArtifactCache(join(home, 'artifacts'), options.cacheBytes ?? 5 * 1024 ** 3);
+  const imageLimits = { ...imageLimitsFromEnv(), ...options.imageLimits };
+  const images = new ArtifactCache(join(home, 'images'), imageLimits.cacheBytes, imageUnpacker(imageLimits));
+  const built = new ArtifactCache(join(home, 'artifacts'), options.cacheBytes ?? 5 * 1024 ** 3);
+  const cache = new Artifacts(built, images);
   const graceMs = options.graceMs ?? 5_000;
+  // A wrong setting stops the start whatever driver it is for.
+  const uplink = uplinkSettings(process.env);
+  const networks: NetworkDriver =
+    choices.networks.driver === 'local'
+      ? new LocalNetworkDriver({ tag: runs.tag, uplink, log })
+      : new SimulatedNetworkDriver();
   const wantsLocal = choices.builds.driver === 'local' || choices.replicas.driver === 'local';
   const local = wantsLocal
-    ? await createLocalHosts({ home, log, tag: runs.tag, tools, egress, limits })
+    ? await createLocalHosts({
+        home,
+        log,
+        tag: runs.tag,
+        tools,
+        egress,
+        limits,
+        plugs: networks.plugs,
+        readyNetworks: options.readyNetworks ?? 4,
+      })
     : null;
   const builds: BuildHost =
     choices.builds.driver === 'local'
@@ -95,22 +128,28 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
       : new SimulatedBuildHost({ tools, egress, wallMs: limits.wallMs });
   const replicas: ReplicaHost =
     choices.replicas.driver === 'local' ? local!.replicas : new SimulatedReplicaHost({ tools, egress });
-  // A wrong setting stops the start whatever driver it is for.
-  const uplink = uplinkSettings(process.env);
-  const networks: NetworkDriver =
-    choices.networks.driver === 'local'
-      ? new LocalNetworkDriver({ tag: runs.tag, uplink, log })
-      : new SimulatedNetworkDriver();
+  const meter = new UsageMeter({ file: join(home, 'usage'), settings: usageSettings(process.env), log });
+  // Now, before the driver's start takes the groups of an earlier agent away.
+  await meter.recover((name) => replicas.leftOverCpu?.(name) ?? Promise.resolve(null));
+  const parts = { host: replicas, runs, cache, log, meter, graceMs };
   const kept = new BuildCache(
     join(home, 'build-cache'),
     { ...cacheLimits(process.env), ...options.buildCache },
     log,
   );
-  const parts = { host: replicas, runs, cache, log, graceMs };
+  const made = { host: builds, runs, tools, cache: kept, log };
   return {
-    builds: new HostBuildDriver(choices.builds.driver, { host: builds, runs, tools, cache: kept, log }),
+    builds: new ImageBuildDriver(new HostBuildDriver(choices.builds.driver, made), {
+      ...registryAccess(),
+      ...{ limits: imageLimits, cache: images, runs, log, wallMs: limits.wallMs },
+      fault: () =>
+        choices.replicas.driver === 'local'
+          ? imagesFault(join(home, 'image-probe'))
+          : Promise.resolve('it runs apps as plain processes (driver simulated)'),
+    }),
     replicas: new HostReplicaDriver(choices.replicas.driver, parts),
     jobs: new HostRunDriver(parts),
+    meter,
     networks,
     machines:
       choices.machines.driver === 'local'
@@ -118,6 +157,12 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
         : new SimulatedMachineDriver({ dir: join(home, 'machines'), capacity: boundless }),
     choices,
   };
+}
+
+/** Registries are asked by the agent itself, like everything that strangers name: at public addresses, or where the operator says. */
+function registryAccess(): { client: SafeClient; allow: AllowList } {
+  const allow = parseAllowList(process.env['NEBO_SAFE_NET_ALLOW']);
+  return { allow, client: createSafeClient({ allow, ports: registryPorts, httpsOnly: true }) };
 }
 
 async function localMachines(

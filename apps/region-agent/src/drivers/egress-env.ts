@@ -1,7 +1,10 @@
 import { type EnvEntry } from '@nebo/contracts';
 
-/** Variables that lead HTTP clients, Node's own fetch included, through a proxy. */
-export function proxyEnv(proxyUrl: string): EnvEntry[] {
+/**
+ * Variables that lead HTTP clients, Node's own fetch included, through a proxy.
+ * @param past further entries of `NO_PROXY`: what is reached without it
+ */
+export function proxyEnv(proxyUrl: string, past: readonly string[] = []): EnvEntry[] {
   const names = [
     'HTTP_PROXY',
     'HTTPS_PROXY',
@@ -10,7 +13,7 @@ export function proxyEnv(proxyUrl: string): EnvEntry[] {
     'npm_config_proxy',
     'npm_config_https_proxy',
   ];
-  const local = 'localhost,127.0.0.1,::1';
+  const local = ['localhost', '127.0.0.1', '::1', ...past].join(',');
   return [
     ...names.map((name) => ({ name, value: proxyUrl, secret: false })),
     { name: 'NO_PROXY', value: local, secret: false },

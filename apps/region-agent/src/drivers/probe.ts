@@ -71,9 +71,10 @@ export async function probeDrivers(
   };
   const connected = await choose('networks', networks);
   if (connected.driver !== 'local') machines.missing.push('networks by the driver local');
+  const replicas = { ...sandboxes, without: 'plain processes, whose use is not measured and costs nothing' };
   return {
     builds: await choose('builds', sandboxes),
-    replicas: await choose('replicas', sandboxes),
+    replicas: await choose('replicas', replicas),
     networks: connected,
     machines: await choose('machines', machines),
   };

@@ -2,8 +2,9 @@ import { type RunFacts, type RunSpec } from '@nebo/contracts';
 import { type LogWriter } from '../log/log-shipper.js';
 import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
-import { type SupervisorParts, tellingLine } from '../replicas/supervisor.js';
+import { meterLife, type SupervisorParts, tellingLine } from '../replicas/supervisor.js';
 import { Backoff, settledWithin, sleep } from '../system/timing.js';
+import { networkWords } from './address-book.js';
 import { type ReplicaProcess } from './sandbox.js';
 import { type BlobAccess } from './types.js';
 
@@ -54,8 +55,10 @@ export class HostRunDriver implements RunDriver {
         const { command, ...rest } = spec;
         const enclosed = { ...rest, start_command: command, readiness_path: '', ready_timeout_ms: 0 };
         io.signal.throwIfAborted();
+        if (spec.port && !host.joins) io.log.line(networkWords(spec.port, false));
         const began = performance.now();
-        const child = await host.launch(run, folder, enclosed, (chunk) => output.push(chunk));
+        const child = await host.launch(run, folder, enclosed, (chunk) => output.push(chunk), io.signal);
+        const life = meterLife(this.parts, { kind: 'run', owner: id }, run, child, spec.vcpu);
         try {
           return await this.attend(child, spec, io.signal, began, (over) => {
             if (over) output.end();
@@ -63,6 +66,7 @@ export class HostRunDriver implements RunDriver {
           });
         } finally {
           await child.stop(0);
+          await life.end();
           output.end();
           lines.end();
         }
@@ -70,7 +74,7 @@ export class HostRunDriver implements RunDriver {
         await run.forget();
       }
     } finally {
-      cache.release(spec.artifact.sha256);
+      cache.release(spec);
     }
   }
 
@@ -109,11 +113,11 @@ export class HostRunDriver implements RunDriver {
     return { state: 'error', reason: `the command ${how}${says}`, facts };
   }
 
-  private async artifact({ artifact }: RunSpec, { blobs, signal }: RunIo): Promise<string> {
+  private async artifact(spec: RunSpec, { blobs, signal }: RunIo): Promise<string> {
     const backoff = new Backoff(300, 5_000);
     for (const until = Date.now() + fetchMs; ;) {
       try {
-        return await this.parts.cache.hold(artifact.sha256, blobs, signal);
+        return await this.parts.cache.hold(spec, blobs, signal);
       } catch (error) {
         if (signal.aborted || Date.now() > until) throw error;
         await sleep(backoff.next(), signal);

@@ -51,19 +51,39 @@ export interface BuildHost {
 export interface ReplicaProcess extends SandboxProcess {
   host: string;
   port: number;
+  /**
+   * Processor time of everything in it so far, microseconds, measured outside of it; also after its end. Null: it cannot be
+   * read. Absent: nothing counts it here.
+   */
+  cpu?(): Promise<number | null>;
+}
+
+/** What keeps a replica from being started, in a sentence for its owner. */
+export class LaunchRefused extends Error {
+  override name = 'LaunchRefused';
 }
 
 /** How replicas are enclosed: one per driver. */
 export interface ReplicaHost {
   readonly isolated: boolean;
+  /** Replicas have interfaces in VPCs here. */
+  readonly joins: boolean;
   cleanUp(): Promise<void>;
+  /** Processor time of a run that an earlier agent left, by its name, before `cleanUp`; null: nothing is there. */
+  leftOverCpu?(name: string): Promise<number | null>;
   /** The agent stops: nothing is left to enclose. */
   close?(): Promise<void>;
-  /** Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`). */
+  /**
+   * Starts the command on an artifact's folder, which is not changed (`local`) or ought not to be (`simulated`). An image's
+   * folder holds its root file system (`images/unpack-image.ts`).
+   * @param signal ends the wait for a private network that has not come
+   * @throws LaunchRefused when it has not come in time; whatever keeps it from being started here: images need `local`
+   */
   launch(
     run: Run,
     artifactDir: string,
     spec: ReplicaSpec,
     onOutput: (chunk: Buffer) => void,
+    signal: AbortSignal,
   ): Promise<ReplicaProcess>;
 }

@@ -3,6 +3,7 @@ import {
   type ArtifactFacts,
   type BlobRef,
   type BuildSpec,
+  type PortSpec,
   type RegionThing,
   type ReplicaFacts,
   type ReplicaSpec,
@@ -128,6 +129,28 @@ export interface PortTaps {
   drop(vpcId: string, portId: string): Promise<void>;
 }
 
+/** Where an interface into a VPC is put. */
+export interface PlugPlace {
+  /** Name of the network namespace. */
+  namespace: string;
+  device: string;
+}
+
+/**
+ * Second interfaces in namespaces that have a network already: a link whose other end is on the VPC's bridge, under the same
+ * rules as a tap.
+ */
+export interface PortPlugs {
+  /**
+   * Puts an interface with the port's MAC and address into a namespace, in place of what an earlier one of the same port left.
+   * It is put there again when the VPC has to be made anew. Waits for VPC and port as `PortTaps.tap` does.
+   * @throws LaunchRefused when the VPC did not come, or the port cannot be made here; the signal's reason
+   */
+  join(port: PortSpec, place: PlugPlace, signal: AbortSignal): Promise<void>;
+  /** Takes it away. Not there is fine. */
+  leave(port: PortSpec): Promise<void>;
+}
+
 /**
  * Makes VPCs. All calls are idempotent and may come again at any time. What a driver has made goes on without the agent, as
  * the machines in it do.
@@ -137,6 +160,8 @@ export interface NetworkDriver {
   readonly isolated: boolean;
   /** Null: no packet goes anywhere here, so machines have no interface that works. */
   readonly taps: PortTaps | null;
+  /** Null: so replicas and runs have no interface in VPCs either. */
+  readonly plugs: PortPlugs | null;
   start(): Promise<void>;
   /**
    * Makes the network as `spec` says and looks whether it still is; what somebody took away or added is mended. Nothing is

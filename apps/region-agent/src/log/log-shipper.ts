@@ -14,7 +14,7 @@ export interface LogShipperOptions {
   log: AgentLog;
   /** Lines in one batch, default 200. */
   batchLines?: number;
-  /** Longest time a line waits for others, milliseconds, default 100. */
+  /** Shortest time between two batches of a stream, milliseconds, default 100; a line after a silence hardly waits. */
   batchMs?: number;
   /** Bytes that may wait for a control plane that is away; more is dropped and said so. Default 16 MiB. */
   holdBytes?: number;
@@ -31,6 +31,8 @@ export interface LogWriter {
   close(done: boolean): Promise<void>;
 }
 
+/** What a program says in one go comes in several reads: the first line waits for so long, milliseconds. */
+const gatherMs = 10;
 const fullBytes = 2 * 1024 * 1024;
 const batchBytes = 512 * 1024;
 
@@ -39,6 +41,8 @@ class Stream {
   bytes = 0;
   dropped = 0;
   next = 0;
+  /** When the last batch left. */
+  sentAt = -Infinity;
   /** The next number has been read from disk. */
   loaded: Promise<void> = Promise.resolve();
   done = false;
@@ -153,11 +157,12 @@ export class LogShipper {
     while (stream.waiting.length > 0 && !signal.aborted) {
       if (stream.waiting.length < this.batchLines && !stream.done)
         await Promise.race([
-          sleep(this.batchMs, signal).catch(ignoreAbort),
+          sleep(this.pause(stream), signal).catch(ignoreAbort),
           new Promise<void>((resolve) => (stream.wake = resolve)),
         ]);
       const lines = this.batch(stream);
       try {
+        stream.sentAt = performance.now();
         await this.remember(name, lines[lines.length - 1]!.seq + 1);
         await this.options.send(name, { lines }, signal);
       } catch (error) {
@@ -171,6 +176,10 @@ export class LogShipper {
       for (const line of lines) stream.bytes -= Buffer.byteLength(line.line) + 48;
       for (const tell of stream.waiters) tell();
     }
+  }
+
+  private pause({ sentAt }: Stream): number {
+    return Math.max(Math.min(gatherMs, this.batchMs), sentAt + this.batchMs - performance.now());
   }
 
   /** The next lines: at most `batchLines`, and not more bytes than a request body may have. */

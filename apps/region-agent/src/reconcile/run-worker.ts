@@ -1,6 +1,7 @@
 import { type RunSpec, type RunState, type Wanted } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
 import { type RunDriver } from '../drivers/run-driver.js';
+import { LaunchRefused } from '../drivers/sandbox.js';
 import { type RecordLog } from '../drivers/simulated/record-log.js';
 import { type BlobAccess } from '../drivers/types.js';
 import { type LogShipper, type LogWriter } from '../log/log-shipper.js';
@@ -142,7 +143,10 @@ export class RunWorker implements Worker {
       }
       const text = String((error as Error)?.stack ?? error);
       this.parts.log.error({ run: this.id, error: text }, 'run could not be made');
-      const reason = 'the region could not start the command; run it again';
+      const reason =
+        error instanceof LaunchRefused
+          ? error.message
+          : 'the region could not start the command; run it again';
       await this.finish(log, { state: 'error', reason, facts: {} });
     }
   }

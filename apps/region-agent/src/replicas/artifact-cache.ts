@@ -3,6 +3,26 @@ import { join } from 'node:path';
 import { artifactLimits, extractArchive } from '@nebo/archive';
 import { type BlobAccess } from '../drivers/types.js';
 
+/**
+ * Unpacks a blob into a folder that is not there yet, and says what hash the blob had and how many bytes it takes unpacked.
+ * After a failure the folder may be half made.
+ */
+export type Unpack = (
+  sha256: string,
+  into: string,
+  blobs: BlobAccess,
+  signal: AbortSignal,
+) => Promise<{ sha256: string; bytes: number }>;
+
+const unpackArchive: Unpack = async (sha256, into, blobs, signal) => {
+  const bytes = await blobs.get(sha256, signal);
+  bytes.on('error', () => undefined);
+  const summary = await extractArchive(bytes, into, { limits: artifactLimits, signal }).finally(() =>
+    bytes.destroy(),
+  );
+  return { sha256: summary.sha256, bytes: summary.expandedBytes };
+};
+
 /** Unpacked artifacts by hash, shared by the replicas that run them; the longest unused go when it grows too large. */
 export class ArtifactCache {
   private readonly holders = new Map<string, number>();
@@ -11,6 +31,7 @@ export class ArtifactCache {
   constructor(
     private readonly dir: string,
     private readonly capBytes: number,
+    private readonly unpack: Unpack = unpackArchive,
   ) {}
 
   /** Removes half-made folders of an earlier agent. */
@@ -67,19 +88,20 @@ export class ArtifactCache {
     }
     const part = `${folder}.part`;
     await rm(part, { recursive: true, force: true });
-    const bytes = await blobs.get(sha256, signal);
-    bytes.on('error', () => undefined);
-    const summary = await extractArchive(bytes, part, { limits: artifactLimits, signal }).finally(() =>
-      bytes.destroy(),
-    );
-    if (summary.sha256 !== sha256) {
+    let size: number;
+    try {
+      const unpacked = await this.unpack(sha256, part, blobs, signal);
+      if (unpacked.sha256 !== sha256)
+        throw new Error(`Artifact ${sha256} came with other bytes (${unpacked.sha256})`);
+      size = unpacked.bytes;
+    } catch (error) {
       await rm(part, { recursive: true, force: true });
-      throw new Error(`Artifact ${sha256} came with other bytes (${summary.sha256})`);
+      throw error;
     }
     await rm(folder, { recursive: true, force: true });
     await rename(part, folder);
     // Written last: a folder without it is not trusted.
-    await writeFile(note, String(summary.expandedBytes));
+    await writeFile(note, String(size));
     await this.shrink();
     return folder;
   }

@@ -4,6 +4,8 @@ import { connect } from 'node:net';
 /** What one look at a starting replica found. */
 export interface ProbeResult {
   ready: boolean;
+  /** Nothing took the connection, or nobody answered in time: the app has said nothing itself. */
+  silence: 'refused' | 'late' | null;
   /** For the reason of a failed start: "connection refused", "GET /health answered 503". */
   found: string;
 }
@@ -16,11 +18,15 @@ export function probe(host: string, port: number, path: string, timeoutMs: numbe
   return path === '' ? probePort(host, port, timeoutMs) : probePath(host, port, path, timeoutMs);
 }
 
-function failed(error: NodeJS.ErrnoException): string {
-  if (error.code === 'ECONNREFUSED') return 'nothing listened on PORT';
-  if (error.code === 'ECONNRESET') return 'the connection was closed without an answer';
-  return error.message;
+function failed(error: NodeJS.ErrnoException): ProbeResult {
+  if (error.code === 'ECONNREFUSED')
+    return { ready: false, silence: 'refused', found: 'nothing listened on PORT' };
+  const hungUp = error.code === 'ECONNRESET';
+  const found = hungUp ? 'the connection was closed without an answer' : error.message;
+  return { ready: false, silence: null, found };
 }
+
+const late = (found: string): ProbeResult => ({ ready: false, silence: 'late', found });
 
 function probePort(host: string, port: number, timeoutMs: number): Promise<ProbeResult> {
   return new Promise((resolve) => {
@@ -29,9 +35,9 @@ function probePort(host: string, port: number, timeoutMs: number): Promise<Probe
       socket.destroy();
       resolve(result);
     };
-    socket.setTimeout(timeoutMs, () => end({ ready: false, found: 'PORT did not accept' }));
-    socket.once('connect', () => end({ ready: true, found: 'PORT accepts' }));
-    socket.once('error', (error) => end({ ready: false, found: failed(error) }));
+    socket.setTimeout(timeoutMs, () => end(late('PORT did not accept')));
+    socket.once('connect', () => end({ ready: true, silence: null, found: 'PORT accepts' }));
+    socket.once('error', (error) => end(failed(error)));
   });
 }
 
@@ -47,11 +53,12 @@ function probePath(host: string, port: number, path: string, timeoutMs: number):
       { host, port, path: target, method: 'GET', agent: false, headers: { 'user-agent': 'nebo-readiness' } },
       (answer) => {
         const status = answer.statusCode ?? 0;
-        end({ ready: status >= 200 && status < 400, found: `GET ${target} answered ${status}` });
+        const ready = status >= 200 && status < 400;
+        end({ ready, silence: null, found: `GET ${target} answered ${status}` });
       },
     );
-    const timer = setTimeout(() => end({ ready: false, found: `GET ${target} was not answered` }), timeoutMs);
-    call.once('error', (error) => end({ ready: false, found: failed(error) }));
+    const timer = setTimeout(() => end(late(`GET ${target} was not answered`)), timeoutMs);
+    call.once('error', (error) => end(failed(error)));
     call.end();
   });
 }

@@ -1,12 +1,15 @@
 import { type ReplicaSpec } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
-import { type ReplicaHost, type ReplicaProcess } from '../drivers/sandbox.js';
+import { networkWords } from '../drivers/address-book.js';
+import { LaunchRefused, type ReplicaHost, type ReplicaProcess } from '../drivers/sandbox.js';
 import { type ReplicaIo, type ReplicaObservation } from '../drivers/types.js';
 import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
 import { type Run, type Runs } from '../system/runs.js';
 import { Backoff, ignoreAbort, isAbort, sleep } from '../system/timing.js';
-import { type ArtifactCache } from './artifact-cache.js';
+import { type MeteredLife, type UsageMeter } from '../usage/meter.js';
+import { type Artifacts } from './artifacts.js';
+import { directStart } from './direct-start.js';
 import { OnDemand } from './on-demand.js';
 import { probe } from './probe.js';
 
@@ -17,14 +20,21 @@ const keptLines = 50;
 /** Lines of the log in a reason, and how much of each. */
 const toldLines = 10;
 const toldChars = 200;
+/** Patience of one look at a starting replica, and the pause between two: a short one as long as it is young and silent. */
+const lookMs = 5_000;
+const pauseMs = 100;
+const youngPauseMs = 10;
+const youngMs = 5_000;
 /** A replica that was ready for so long was well; what ends it afterwards is a new trouble. */
 const wellMs = 60_000;
 
 export interface SupervisorParts {
   host: ReplicaHost;
   runs: Runs;
-  cache: ArtifactCache;
+  cache: Artifacts;
   log: AgentLog;
+  /** Measures what is charged by use. */
+  meter: UsageMeter;
   /** Time between SIGTERM and SIGKILL, milliseconds. */
   graceMs: number;
 }
@@ -75,7 +85,11 @@ export class ReplicaSupervisor {
       .catch((error: unknown) => {
         if (this.stopping.signal.aborted) return;
         this.parts.log.error({ replica: this.id, error: String(error) }, 'replica could not be kept');
-        this.observe({ state: 'failed', reason: 'The region could not start this replica. Try again.' });
+        const reason =
+          error instanceof LaunchRefused
+            ? error.message
+            : 'The region could not start this replica. Try again.';
+        this.observe({ state: 'failed', reason });
       })
       .finally(() => this.onDemand?.end(this.stopping.signal.aborted ? 'unknown' : 'failed'));
   }
@@ -89,6 +103,7 @@ export class ReplicaSupervisor {
   async stop(): Promise<void> {
     this.stopping.abort();
     await this.life;
+    this.say(`nebo: replica ${this.id.slice(0, 8)} has stopped`);
   }
 
   private observe(change: Partial<ReplicaObservation>): void {
@@ -144,7 +159,7 @@ export class ReplicaSupervisor {
         reason = await this.pause(ended, backoff.next());
       }
     } finally {
-      cache.release(this.spec.artifact.sha256);
+      cache.release(this.spec);
     }
   }
 
@@ -195,16 +210,28 @@ export class ReplicaSupervisor {
     const { host, runs } = this.parts;
     const run = runs.create('replica', this.id);
     this.told = [];
+    this.say(`nebo: replica ${this.id.slice(0, 8)} starts`);
     const output = new LineSplitter(this.redactor, (line) => this.output(line));
     const startedAt = new Date();
     let child: ReplicaProcess;
+    const { port } = this.spec;
+    if (port) this.say(networkWords(port, host.joins));
     try {
-      child = await host.launch(run, artifact, this.spec, (chunk) => output.push(chunk));
+      // What an image starts is its own matter.
+      const start_command = this.spec.image
+        ? this.spec.start_command
+        : await directStart(artifact, this.spec.start_command);
+      const spec = { ...this.spec, start_command };
+      child = await host.launch(run, artifact, spec, (chunk) => output.push(chunk), this.stopping.signal);
     } catch (error) {
       await run.forget();
       throw error;
     }
-    return this.attend(child, run, startedAt, output);
+    // One that runs always is paid by the month; one that may not sleep, since no edge can wake it here, costs nothing.
+    const life = this.onDemand
+      ? meterLife(this.parts, { kind: 'replica', owner: this.id }, run, child, this.spec.vcpu)
+      : null;
+    return this.attend(child, run, startedAt, output).finally(() => life?.end());
   }
 
   /** The artifact's folder; a download that fails is tried again until the replica's time is up. */
@@ -213,7 +240,7 @@ export class ReplicaSupervisor {
     const backoff = new Backoff(300, 5_000);
     for (const until = Date.now() + Math.max(this.spec.ready_timeout_ms, 30_000); ;) {
       try {
-        return await this.parts.cache.hold(this.spec.artifact.sha256, this.io.blobs, signal);
+        return await this.parts.cache.hold(this.spec, this.io.blobs, signal);
       } catch (error) {
         if (signal.aborted) return null;
         this.parts.log.warn({ replica: this.id, error: String(error) }, 'artifact could not be fetched');
@@ -291,21 +318,27 @@ export class ReplicaSupervisor {
     child: ReplicaProcess,
     signal: AbortSignal,
   ): Promise<{ ready: boolean; found: string }> {
-    const until = Date.now() + this.spec.ready_timeout_ms;
+    const since = Date.now();
+    const until = since + this.spec.ready_timeout_ms;
     let found = 'it was not asked yet';
+    let asked = false;
     const cut = aborted(signal).then(() => null);
     try {
       while (!signal.aborted && Date.now() < until) {
         const began = Date.now();
-        const left = Math.min(5_000, until - began);
+        const left = Math.min(lookMs, until - began);
         const result = await Promise.race([
           probe(child.host, child.port, this.spec.readiness_path, left),
           cut,
         ]);
         if (result === null) break;
         if (result.ready) return result;
-        found = result.found;
-        await sleep(Math.max(0, 100 - (Date.now() - began)), signal);
+        // A look that had no time left says less than the one before it.
+        if (result.silence !== 'late' || left === lookMs || !asked) found = result.found;
+        asked = true;
+        // While it starts it says nothing yet, so it costs nothing to look often; an app that answers is not hurried.
+        const young = result.silence === 'refused' && began - since < youngMs;
+        await sleep(Math.max(0, (young ? youngPauseMs : pauseMs) - (Date.now() - began)), signal);
       }
     } catch (error) {
       if (!isAbort(error)) throw error;
@@ -329,6 +362,20 @@ export class ReplicaSupervisor {
       '\n',
     );
   }
+}
+
+/** Begins to measure a process that was just started. */
+export function meterLife(
+  { meter, host }: Pick<SupervisorParts, 'meter' | 'host'>,
+  of: { kind: 'replica' | 'run'; owner: string },
+  run: Run,
+  child: ReplicaProcess,
+  vcpu: number,
+): MeteredLife {
+  const { cpu } = child;
+  // What is not isolated is a stand-in: it runs, but nobody pays for it.
+  const facts = { id: run.name, real: host.isolated, counted: cpu !== undefined, vcpu };
+  return meter.begin({ ...of, ...facts }, () => cpu?.() ?? Promise.resolve(null));
 }
 
 /** The last line that says something: not the frames and the footer that Node prints behind an error. */

@@ -62,21 +62,25 @@ export function signal(pid: number, name: NodeJS.Signals): boolean {
 }
 
 /**
- * Asks a tree of processes to stop. A shell that waits for its command is passed over: it would die at once, and with it
- * (in a sandbox) everything that had just begun to stop properly. Without /proc the group is asked.
+ * Asks a tree of processes to stop. What only waits for its command is passed over (a shell, `npm start`): it would die at
+ * once, and with it (in a sandbox) everything that had just begun to stop properly. Without /proc the group is asked.
  */
 export function askToStop(root: number): void {
   const tree = [root, ...descendants(root)];
   if (process.platform !== 'linux') signal(-root, 'SIGTERM');
-  else for (const pid of tree) if (!isWaitingShell(pid)) signal(pid, 'SIGTERM');
+  else for (const pid of tree) if (!onlyWaits(pid)) signal(pid, 'SIGTERM');
 }
 
-function isWaitingShell(pid: number): boolean {
+const shells = ['sh', 'dash', 'bash', 'ash', 'busybox', 'zsh'];
+/** Package managers run scripts in a shell, end that shell at once, and call themselves by these names. */
+const scriptRunner = /^(npm|npx|pnpm|yarn)( |$)/;
+
+function onlyWaits(pid: number): boolean {
   try {
     const name = readFileSync(`/proc/${pid}/comm`, 'latin1').trim();
     // bubblewrap itself only waits too, and ends everything when it goes.
     if (name === 'bwrap') return true;
-    return ['sh', 'dash', 'bash', 'ash', 'busybox', 'zsh'].includes(name) && children(pid).length > 0;
+    return (shells.includes(name) || scriptRunner.test(name)) && children(pid).length > 0;
   } catch {
     return false;
   }

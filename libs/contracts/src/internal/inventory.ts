@@ -1,5 +1,5 @@
 /**
- * `GET /internal/v1/inventory?after=<next of the page before>` at networking and compute: all that a service keeps of the whole
+ * `GET /internal/v1/inventory?after=<next of the page before>` at networking, compute and apps-builder: all that a service keeps of the whole
  * installation, for the audit that compares services, regions and billing. Only a service that acts for all accounts may ask.
  * A page is one moment; pages are not: what changed between them has to be looked at again before it counts as lost.
  */
@@ -8,7 +8,7 @@
 export interface InventoryItem {
   /**
    * At networking `vpc`, `port`, `reserved_ip`, `nat_gateway`, `floating_ip`, `span`, `pool_address`; at compute `vm`, `renewal`,
-   * `backup`, `image`, `blob`. What a thing names may also be a `region`, or a `reservation` at identity-billing.
+   * `backup`, `image`, `blob`; at apps-builder `app`, `app_port`, `replica`, `job_run`. What a thing names may also be a `region`, or a `reservation` at identity-billing.
    */
   kind: string;
   /** A uuid; of a pool address `<region>/<address>`, of a blob its hash. */

@@ -116,6 +116,43 @@ export interface SpanState {
   charged: string;
 }
 
+/**
+ * `compute-usage`: a part of what an app used on demand in one hour. The allowance of the account's plan in that calendar month
+ * (UTC) is spent first, the rest is charged at the prices that were in force when the hour began, rounded up once. May take the
+ * balance below zero, as spans do. 409 `operation_reused` with other quantities.
+ */
+export interface ComputeUsageRequest {
+  /** App, kind, hour and number of the part. */
+  operation_id: string;
+  account_id: string;
+  app_id: string;
+  /** Replicas on demand, or runs of jobs. */
+  kind: 'replica' | 'run';
+  /** RFC 3339. */
+  hour: string;
+  /** Active CPU, microseconds. */
+  cpu_us: number;
+  /** Memory of the processes times the time they ran, MB × milliseconds, as a decimal string. */
+  memory_mb_ms: string;
+  /** Why something of the hour is free; null: all of it was measured. */
+  free: ComputeUsageFree | null;
+  /** The beginning of the ledger's line. */
+  description: string;
+}
+
+/** `cpu_unmeasured`: the hour's CPU is not charged; `simulated`: neither CPU nor memory. */
+export type ComputeUsageFree = 'cpu_unmeasured' | 'simulated';
+
+/** Answer of `compute-usage`. */
+export interface ComputeUsageCharge {
+  operation_id: string;
+  /** What the plan's allowance covered. */
+  cpu_included_us: number;
+  memory_included_mb_ms: string;
+  /** 10⁻⁹ rubles that were charged for the rest. */
+  amount: string;
+}
+
 /** One price of the versioned table. `GET /internal/v1/prices?prefix=model.` */
 export interface PriceInfo {
   /** `model.<id>.input`, `model.<id>.cache_read`, `model.<id>.output`, `replica.vcpu.month`, … */

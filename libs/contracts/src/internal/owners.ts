@@ -7,6 +7,8 @@ export interface Owner {
   project_id: string | null;
   /** Further ancestors, `kind:id`. */
   parents: string[];
+  /** Where it lies, of a kind that lies in one region; absent of others. */
+  region_id?: string;
 }
 
 /** Which service owns a kind that stands in paths. */

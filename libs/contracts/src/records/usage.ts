@@ -36,6 +36,8 @@ class UsageFilter {
 }
 
 export class UsageQuery extends UsageFilter {
+  @IdField({ optional: true, description: 'Of apps: only this one' })
+  app_id?: string;
   @StrField({
     max: 40,
     default: 'day',
@@ -77,7 +79,63 @@ export class V1UsageRow extends V1UsageCounts {
   key_id!: string | null;
 }
 
-/** Usage of models. The rows sum to the totals, the totals to what the ledger charged. */
+/** What apps used on demand. Quantities are decimals, as they were measured; amounts are exact. */
+export class V1AppUsageCounts {
+  @StrField({ description: 'Processor time, measured outside of the app' })
+  active_cpu_seconds!: string;
+  @StrField({ description: 'Memory of the replicas times the time they ran' })
+  memory_gb_hours!: string;
+  @StrField({ description: 'Of that time, covered by the plan' })
+  included_cpu_seconds!: string;
+  @StrField({ description: 'Of that memory, covered by the plan' })
+  included_memory_gb_hours!: string;
+  @IntField({ description: 'Hours of which something was not measured and is free' })
+  free_hours!: number;
+  @StrField({ description: 'Exact, rubles' })
+  amount!: string;
+}
+
+/** One row of apps: always by app and kind, by day as well when the report is. */
+export class V1AppUsageRow extends V1AppUsageCounts {
+  @StrField({ nullable: true })
+  day!: string | null;
+  @StrField()
+  app_id!: string;
+  @EnumField(['replica', 'run'], { description: 'Replicas on demand, or runs of jobs' })
+  kind!: 'replica' | 'run';
+}
+
+/** Empty when a key or a model is asked for. */
+export class V1AppUsage {
+  @ListField(() => V1AppUsageRow)
+  rows!: V1AppUsageRow[];
+  @RecordField(() => V1AppUsageCounts)
+  totals!: V1AppUsageCounts;
+}
+
+/** Hours of a plan in a month, decimals. */
+export class V1AllowanceHours {
+  @StrField()
+  included!: string;
+  @StrField()
+  used!: string;
+  @StrField()
+  left!: string;
+}
+
+/** What the account's plan includes this month (UTC), and what is left of it. It is spent before money. */
+export class V1Allowance {
+  @StrField()
+  plan!: string;
+  @StrField({ description: '2026-11' })
+  month!: string;
+  @RecordField(() => V1AllowanceHours)
+  active_cpu_hours!: V1AllowanceHours;
+  @RecordField(() => V1AllowanceHours)
+  memory_gb_hours!: V1AllowanceHours;
+}
+
+/** Usage of models, and of apps on demand. The rows sum to the totals, the totals to what the ledger charged. */
 export class V1Usage {
   @StrField()
   from!: string;
@@ -91,6 +149,10 @@ export class V1Usage {
   rows!: V1UsageRow[];
   @RecordField(() => V1UsageCounts)
   totals!: V1UsageCounts;
+  @RecordField(() => V1AppUsage)
+  apps!: V1AppUsage;
+  @RecordField(() => V1Allowance)
+  allowance!: V1Allowance;
   @TimeField({ declared: true, description: 'Everything that was settled before is in it' })
   as_of!: string;
 }

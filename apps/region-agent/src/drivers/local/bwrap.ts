@@ -10,22 +10,26 @@ import { type Toolchain } from '../../system/toolchain.js';
 import { type Exit, type SandboxProcess } from '../sandbox.js';
 import { type Group } from './cgroups.js';
 
-/** What one sandboxed process may see and use. */
-export interface Enclosure {
+/** How a sandboxed process is held. */
+export interface EnclosedProcess {
   run: Run;
-  tools: Toolchain;
-  uid: number;
   /** Namespace made beforehand; null: a new one without any link. */
   network: string | null;
   group: Group | null;
+  limits: { processes: number; fileBytes: number; tmpBytes: number };
+  onOutput(chunk: Buffer): void;
+  paused?: (() => Promise<void> | null) | undefined;
+}
+
+/** What one sandboxed process may see and use. */
+export interface Enclosure extends EnclosedProcess {
+  tools: Toolchain;
+  uid: number;
   /** Host folders by the path they have inside. */
   binds: { from: string; to: string; writable: boolean }[];
   cwd: string;
   env: readonly EnvEntry[];
   command: string;
-  limits: { processes: number; fileBytes: number; tmpBytes: number };
-  onOutput(chunk: Buffer): void;
-  paused?: (() => Promise<void> | null) | undefined;
 }
 
 const authoritiesInside = '/run/nebo/authorities.pem';
@@ -46,7 +50,7 @@ export function envFile(env: readonly EnvEntry[]): string {
 }
 
 /** /bin, /lib and so on: links into /usr on a merged system, folders of their own elsewhere. */
-function systemFolders(): string[] {
+export function systemFolders(): string[] {
   const args = ['--ro-bind', '/usr', '/usr'];
   for (const name of ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32']) {
     if (!existsSync(name)) continue;
@@ -56,15 +60,20 @@ function systemFolders(): string[] {
   return args;
 }
 
+/** Namespaces of its own, and an end with the agent. */
+export const isolation = (): string[] => [
+  ...['--unshare-ipc', '--unshare-pid', '--unshare-uts', '--unshare-cgroup-try'],
+  ...['--die-with-parent', '--new-session', '--hostname', 'nebo', '--clearenv'],
+];
+
 /**
  * bubblewrap's arguments. It runs as root without a user namespace, because the agent's home (0700) must be bound; root
  * is left by setpriv inside, before anything of the user's is read. Writable folders have parents that only root can
  * change, so no bind can be led astray.
  */
 export function bwrapArgs(of: Enclosure, files: { env: string; passwd: string }): string[] {
-  const args = ['--unshare-ipc', '--unshare-pid', '--unshare-uts', '--unshare-cgroup-try'];
+  const args = isolation();
   if (of.network === null) args.push('--unshare-net');
-  args.push('--die-with-parent', '--new-session', '--hostname', 'nebo', '--clearenv');
   args.push(...systemFolders(), '--proc', '/proc', '--dev', '/dev');
   // bubblewrap makes missing parents 0700, so each is made by name.
   const folder = (path: string) => args.push('--perms', '0755', '--dir', path);
@@ -100,7 +109,7 @@ export function bwrapArgs(of: Enclosure, files: { env: string; passwd: string })
 
 /** Starts a command in a sandbox. */
 export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
-  const { run, uid, limits } = of;
+  const { run, uid } = of;
   const files = { env: join(run.dir, 'env'), passwd: join(run.dir, 'passwd') };
   const variables: EnvEntry[] = [
     { name: 'PATH', value: '/usr/local/bin:/usr/bin:/bin', secret: false },
@@ -118,21 +127,7 @@ export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
   await writeFile(files.passwd, `root:x:0:0::/:/bin/sh\nnebo:x:${uid}:${uid}::/tmp:/bin/sh\n`);
   await chmod(files.passwd, 0o644);
   const user = String(uid);
-  const argv = [
-    'sh',
-    '-c',
-    enterGroups,
-    'nebo-run',
-    ...(of.network === null ? [] : ['ip', 'netns', 'exec', of.network]),
-    // The user is this run's alone, so a limit by user bounds it even where there are no cgroups.
-    'prlimit',
-    `--nproc=${limits.processes}`,
-    `--fsize=${limits.fileBytes}`,
-    '--core=0',
-    'bwrap',
-    '--args',
-    '3',
-    '--',
+  const inner = [
     'setpriv',
     '--reuid',
     user,
@@ -150,6 +145,40 @@ export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
     of.command,
     of.cwd,
   ];
+  return spawnEnclosed(of, bwrapArgs(of, files), inner);
+}
+
+/**
+ * Starts bubblewrap and what it encloses.
+ * @param args bubblewrap's own
+ * @param inner the first program inside, which leaves root
+ * @param around what the process becomes before it becomes bubblewrap
+ */
+export async function spawnEnclosed(
+  of: EnclosedProcess,
+  args: readonly string[],
+  inner: readonly string[],
+  around: readonly string[] = [],
+): Promise<SandboxProcess> {
+  const { run, limits } = of;
+  const argv = [
+    'sh',
+    '-c',
+    enterGroups,
+    'nebo-run',
+    ...(of.network === null ? [] : ['nsenter', `--net=/run/netns/${of.network}`]),
+    // The user is this run's alone, so a limit by user bounds it even where there are no cgroups.
+    'prlimit',
+    `--nproc=${limits.processes}`,
+    `--fsize=${limits.fileBytes}`,
+    '--core=0',
+    ...around,
+    'bwrap',
+    '--args',
+    '3',
+    '--',
+    ...inner,
+  ];
   let start: string | null = null;
   const child = await startChild(argv, {
     cwd: '/',
@@ -159,11 +188,7 @@ export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
     },
     group: true,
     // By descriptor, so that no process list shows the host's paths.
-    extraInput: Buffer.from(
-      bwrapArgs(of, files)
-        .map((arg) => `${arg}\0`)
-        .join(''),
-    ),
+    extraInput: Buffer.from(args.map((arg) => `${arg}\0`).join('')),
     onOutput: of.onOutput,
     paused: of.paused,
     onStart: (pid) => {

@@ -14,6 +14,8 @@ export interface CgroupHierarchy {
   version: 1 | 2;
   /** v1: a mount point per controller; v2: the one folder under which groups are made, for every controller. */
   roots: Record<'cpu' | 'memory' | 'pids', string>;
+  /** v1: where `cpuacct` is mounted, alone or with `cpu`; null: nothing counts processor time. v2: `cpu.stat` does. */
+  accounting: string | null;
 }
 
 const controllers = ['cpu', 'memory', 'pids'] as const;
@@ -26,8 +28,8 @@ export interface Group {
   outOfMemory(): Promise<boolean>;
   /** Whether a fork was refused. */
   outOfProcesses(): Promise<boolean>;
-  /** Processor time of everything in it so far, microseconds. */
-  cpuMicroseconds(): Promise<number>;
+  /** Processor time of everything that was ever in it, microseconds; null: it is not counted here, or the group is gone. */
+  cpuMicroseconds(): Promise<number | null>;
   /** Kills everything in it until it is empty, then removes it. */
   remove(): Promise<void>;
 }
@@ -39,19 +41,20 @@ export interface Group {
  */
 export async function findHierarchy(mounts: string): Promise<CgroupHierarchy | null> {
   const lines = mounts.split('\n').map((line) => line.split(' '));
-  const roots: Partial<CgroupHierarchy['roots']> = {};
+  const roots: Partial<CgroupHierarchy['roots'] & { cpuacct: string }> = {};
   for (const [, point, type, options] of lines)
     if (type === 'cgroup')
-      for (const name of controllers) if (options?.split(',').includes(name)) roots[name] = point!;
-  if (roots.cpu && roots.memory && roots.pids)
-    return { version: 1, roots: roots as CgroupHierarchy['roots'] };
+      for (const name of [...controllers, 'cpuacct'] as const)
+        if (options?.split(',').includes(name)) roots[name] = point!;
+  const { cpu, memory, pids, cpuacct } = roots;
+  if (cpu && memory && pids) return { version: 1, roots: { cpu, memory, pids }, accounting: cpuacct ?? null };
   const unified = lines.find(([, , type]) => type === 'cgroup2')?.[1];
   if (!unified) return null;
   const available = (await readFile(join(unified, 'cgroup.controllers'), 'utf8').catch(() => '')).split(
     /\s+/,
   );
   if (!controllers.every((name) => available.includes(name))) return null;
-  return { version: 2, roots: { cpu: unified, memory: unified, pids: unified } };
+  return { version: 2, roots: { cpu: unified, memory: unified, pids: unified }, accounting: unified };
 }
 
 /** Groups of one agent, all below `nebo-<tag>`. */
@@ -68,7 +71,7 @@ export class Cgroups {
   /** @throws when the hierarchy cannot be written */
   async create(name: string, limits: GroupLimits): Promise<Group> {
     const folders = this.folders(name);
-    for (const folder of folders) await mkdir(folder, { recursive: true });
+    await Promise.all(folders.map((folder) => mkdir(folder, { recursive: true })));
     if (this.version === 1) await this.limitV1(name, limits);
     else await this.limitV2(name, limits);
     const at = (controller: (typeof controllers)[number], file: string) =>
@@ -80,12 +83,24 @@ export class Cgroups {
       outOfMemory: () =>
         counted(at('memory', this.version === 1 ? 'memory.oom_control' : 'memory.events'), 'oom_kill'),
       outOfProcesses: () => counted(at('pids', 'pids.events'), 'max'),
-      cpuMicroseconds: async () => {
-        const text = await readFile(at('cpu', 'cpu.stat'), 'utf8').catch(() => '');
-        return Number(/^usage_usec (\d+)/m.exec(text)?.[1] ?? 0);
-      },
+      cpuMicroseconds: () => this.cpuMicroseconds(name),
       remove: () => this.remove(folders),
     };
+  }
+
+  /** Processor time of the group of this name, which may be an earlier agent's: see `Group.cpuMicroseconds`. */
+  async cpuMicroseconds(name: string): Promise<number | null> {
+    const { accounting } = this.hierarchy;
+    if (accounting === null) return null;
+    const [file, form] =
+      this.version === 1
+        ? (['cpuacct.usage', /^(\d+)\d{3}$/] as const)
+        : (['cpu.stat', /^usage_usec (\d+)$/m] as const);
+    const path = join(accounting, `nebo-${this.tag}`, name, file);
+    const text = await readFile(path, 'utf8').catch(() => null);
+    if (text === null) return null;
+    // v1 counts nanoseconds; below a microsecond there is nothing.
+    return Number(form.exec(text.trim())?.[1] ?? 0);
   }
 
   /** Ends and removes the group of this name, which may have been made by an earlier agent. */
@@ -95,7 +110,7 @@ export class Cgroups {
 
   /** Names of all groups that there are, an earlier agent's too. */
   async names(): Promise<string[]> {
-    const bases = new Set(controllers.map((controller) => this.base(controller)));
+    const bases = new Set(this.bases());
     const names = new Set<string>();
     for (const base of bases)
       for (const entry of await readdir(base, { withFileTypes: true }).catch(() => []))
@@ -111,7 +126,7 @@ export class Cgroups {
 
   /** Removes the folder of all groups when nothing is in it. */
   async removeBase(): Promise<void> {
-    for (const controller of controllers) await rmdir(this.base(controller)).catch(() => undefined);
+    for (const base of this.bases()) await rmdir(base).catch(() => undefined);
   }
 
   private base(controller: (typeof controllers)[number]): string {
@@ -123,7 +138,15 @@ export class Cgroups {
   }
 
   private folders(name: string): string[] {
-    return [...new Set(controllers.map((controller) => this.folder(controller, name)))];
+    return this.bases().map((base) => join(base, name));
+  }
+
+  /** The folders in which there are groups, each once. */
+  private bases(): string[] {
+    const { accounting } = this.hierarchy;
+    const bases = controllers.map((controller) => this.base(controller));
+    if (accounting !== null) bases.push(join(accounting, `nebo-${this.tag}`));
+    return [...new Set(bases)];
   }
 
   private async limitV1(name: string, limits: GroupLimits): Promise<void> {

@@ -1,9 +1,16 @@
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
+import { type PortSpec } from '@nebo/contracts';
 import { signal } from '../../system/processes.js';
-import { type Egress } from '../types.js';
+import { rangeOf } from '../address-book.js';
+import { type Egress, type PortPlugs } from '../types.js';
 import { tool } from './exec.js';
 import { type Slot, type Slots } from './slots.js';
+
+/** A run's interface in a VPC. */
+const vpcDevice = 'eth1';
+
+const never = (): AbortSignal => new AbortController().signal;
 
 /** The network of one run: a namespace with one link to the host, and rules that it cannot change. */
 export interface RunNetwork {
@@ -18,16 +25,29 @@ export interface RunNetwork {
 /**
  * Rules inside the run's namespace. The run has no capability there, so it cannot change them: the host may connect to
  * it, it may answer, and it may begin nothing itself except to the proxy. So neither services of the host nor private
- * addresses nor IPv6 neighbours can be reached, whatever the host's own firewall says.
+ * addresses nor IPv6 neighbours can be reached, whatever the host's own firewall says. With a port in a VPC it may begin with
+ * whoever has an address of the subnet, and they with it; between the two sides nothing passes.
  */
-function rules(slot: Slot, proxyPort: number | null): string {
-  const proxy = proxyPort === null ? '' : `ip daddr ${slot.hostAddress} tcp dport ${proxyPort} accept`;
+function rules(slot: Slot, proxyPort: number | null, port: PortSpec | null): string {
+  const proxy =
+    proxyPort === null
+      ? ''
+      : `oifname "eth0" ip saddr ${slot.address} ip daddr ${slot.hostAddress} tcp dport ${proxyPort} accept`;
+  const { address = '', prefix = 0 } = port ?? {};
+  const inward = `iifname "${vpcDevice}" ip saddr ${rangeOf(address, prefix)} ip daddr ${address}`;
+  const come = port
+    ? `${inward} meta l4proto { tcp, udp } accept\n    ${inward} icmp type echo-request accept`
+    : '';
+  const go = port
+    ? `oifname "${vpcDevice}" ip saddr ${address} ip daddr ${rangeOf(address, prefix)} accept`
+    : '';
   return `table inet nebo {
   chain input {
     type filter hook input priority 0; policy drop;
     iifname "lo" accept
     ct state established,related accept
     iifname "eth0" ip saddr ${slot.hostAddress} accept
+    ${come}
   }
   chain forward { type filter hook forward priority 0; policy drop; }
   chain output {
@@ -35,6 +55,7 @@ function rules(slot: Slot, proxyPort: number | null): string {
     oifname "lo" accept
     ct state established,related accept
     ${proxy}
+    ${go}
     meta l4proto tcp reject with tcp reset
     reject
   }
@@ -48,10 +69,20 @@ export class Networks {
     private readonly tag: string,
     private readonly slots: Slots,
     private readonly egress: Egress | null,
+    private readonly plugs: PortPlugs | null,
   ) {}
 
-  /** @throws when the host's tools fail; nothing is left then */
-  async open(run: string): Promise<RunNetwork> {
+  /** Whether runs can be in VPCs too. */
+  get areReal(): boolean {
+    return this.plugs !== null;
+  }
+
+  /**
+   * @param port of a VPC that it is in too; null: of none
+   * @param signal ends the wait for a VPC that has not come
+   * @throws LaunchRefused when it does not come; whatever the host's tools throw. Nothing is left then
+   */
+  async open(run: string, port: PortSpec | null = null, signal: AbortSignal = never()): Promise<RunNetwork> {
     const inUse = new Set(
       Object.values(networkInterfaces()).flatMap((all) => all?.map((one) => one.address) ?? []),
     );
@@ -60,8 +91,11 @@ export class Networks {
     // Interface names have at most 15 characters.
     const link = `nb${run.slice(0, 10)}`;
     let bridge: Bridge | null = null;
+    const joins = port !== null && this.plugs !== null;
     const close = async () => {
       bridge?.close();
+      // The link goes with its namespace in any case.
+      if (joins) await this.plugs!.leave(port).catch(() => undefined);
       await this.remove(namespace);
       this.slots.release(slot);
     };
@@ -78,7 +112,12 @@ export class Networks {
         `link set lo up\naddr add ${slot.address}/30 dev eth0\nlink set eth0 up\n`,
       );
       if (this.egress) bridge = await openBridge(slot.hostAddress, this.egress.proxyUrl);
-      await tool(['ip', 'netns', 'exec', namespace, 'nft', '-f', '-'], rules(slot, bridge?.port ?? null));
+      // Beside each other: nothing runs inside before both are done.
+      const both = await Promise.allSettled([
+        tool(['ip', 'netns', 'exec', namespace, 'nft', '-f', '-'], rules(slot, bridge?.port ?? null, port)),
+        joins ? this.plugs!.join(port, { namespace, device: vpcDevice }, signal) : undefined,
+      ]);
+      for (const one of both) if (one.status === 'rejected') throw one.reason;
       const proxyUrl = bridge ? `http://${slot.hostAddress}:${bridge.port}` : null;
       return { namespace, slot, proxyUrl, close };
     } catch (error) {

@@ -1,5 +1,6 @@
-import { type VpcSpec } from '@nebo/contracts';
-import { type Device, type NetworkSpace } from './netns.js';
+import { type PortSpec, type VpcSpec } from '@nebo/contracts';
+import { type PlugPlace } from '../types.js';
+import { type Device, NetworkSpace } from './netns.js';
 import { doorOf } from './vpc-rules.js';
 
 /** Makes or mends the bridge of a VPC with the router's address, and has the namespace pass packets on. */
@@ -45,7 +46,32 @@ export async function openDoor(
         ? `tuntap add dev ${device} mode tap`
         : `link add ${device} type veth peer name ${kind.device} address ${kind.mac} netns ${kind.namespace}`,
     ]);
-  await space.ip([`link set ${device} master br0 up`]);
+  await putOnBridge(space, device);
+}
+
+/** A device of a port goes where its VPC is. */
+export const putOnBridge = (space: NetworkSpace, device: string): Promise<void> =>
+  space.ip([`link set ${device} master br0 up`]);
+
+/**
+ * Makes a port's device anew as a link into a namespace, with the port's address there. What an earlier one left goes first:
+ * the kernel may still have it for a moment after its namespace.
+ */
+export async function linkDoor(space: NetworkSpace, port: PortSpec, place: PlugPlace): Promise<void> {
+  const door = doorOf(port.port_id);
+  const lines = [
+    `link add ${door} type veth peer name ${place.device} address ${port.mac} netns ${place.namespace}`,
+    `link set ${door} master br0 up`,
+  ];
+  await space.ip(lines).catch(async () => {
+    await space.ip([`link del ${door}`]).catch(() => undefined);
+    await space.ip(lines);
+  });
+  await new NetworkSpace(place.namespace).ip([
+    `link set ${place.device} addrgenmode none`,
+    `addr add ${port.address}/${port.prefix} dev ${place.device}`,
+    `link set ${place.device} up`,
+  ]);
 }
 
 /**

@@ -12,6 +12,7 @@ import { NetworkSpace } from './netns.js';
 import { held, listRules, makeTables } from './nft.js';
 import { Uplink } from './uplink.js';
 import { type UplinkSettings } from './uplink-mode.js';
+import { VpcPlugs } from './vpc-plugs.js';
 import { makeBridge, openDoor, removeDoors } from './vpc-links.js';
 import { doorOf, routerTable, vpcTables } from './vpc-rules.js';
 import { networkThings } from './vpc-things.js';
@@ -49,6 +50,7 @@ export class LocalNetworkDriver implements NetworkDriver, PortTaps {
   readonly name = 'local';
   readonly isolated = true;
   readonly taps: PortTaps = this;
+  readonly plugs: VpcPlugs;
   private readonly root: string;
   private readonly tag: string;
   private readonly uplink: Uplink;
@@ -64,6 +66,13 @@ export class LocalNetworkDriver implements NetworkDriver, PortTaps {
     this.root = root;
     this.tag = tag;
     this.log = log;
+    this.plugs = new VpcPlugs({
+      whenMade: (id, signal) => this.whenMade(id, signal),
+      inTurn: (id, work) => this.inTurn(id, work),
+      spaceOf: (id) => this.space(id),
+      drop: (vpcId, portId) => this.drop(vpcId, portId),
+      log,
+    });
     this.uplink = new Uplink({ ...uplink, tag, root, ...(host === undefined ? {} : { host }) });
   }
 
@@ -99,6 +108,7 @@ export class LocalNetworkDriver implements NetworkDriver, PortTaps {
       const seal = await this.rule(id, spec, ways, kept);
       const open = await removeDoors(space, kept.doors, spec.ports);
       await serveAddresses(space, this.dir(id), spec);
+      await this.plugs.mend(id, spec);
       const doors = [...spec.ports.map((port) => doorOf(port.id)), ...open];
       await this.keep(id, { generation, seal, doors, leaving: [] });
       this.joinable(id);

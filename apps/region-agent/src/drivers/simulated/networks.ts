@@ -13,6 +13,7 @@ export class SimulatedNetworkDriver implements NetworkDriver {
   readonly name = 'simulated';
   readonly isolated = false;
   readonly taps = null;
+  readonly plugs = null;
   private readonly book = new Map<string, VpcObservation>();
   /** VPC by public address. */
   private readonly owners = new Map<string, string>();

@@ -21,7 +21,11 @@ export class RecordLog<T extends { id: string }> {
   private pumping = false;
   private lines = 0;
 
-  constructor(private readonly file: string) {}
+  /** @param flush a change is on the disk itself before it is said to be kept: a host that loses its power has it */
+  constructor(
+    private readonly file: string,
+    private readonly flush = false,
+  ) {}
 
   /** Reads what is there. A line that a killed process did not finish was never said to be kept: it is dropped. */
   async start(): Promise<void> {
@@ -66,7 +70,10 @@ export class RecordLog<T extends { id: string }> {
       let fault: Error | null = null;
       try {
         // The break comes first, so that half a line of a full disk spoils nothing that follows.
-        await appendFile(this.file, batch.map(({ line }) => `\n${line}`).join(''), { mode: 0o600 });
+        await appendFile(this.file, batch.map(({ line }) => `\n${line}`).join(''), {
+          mode: 0o600,
+          flush: this.flush,
+        });
         this.lines += batch.length;
         for (const { id, record } of batch) {
           if (record) this.records.set(id, record);
@@ -85,7 +92,7 @@ export class RecordLog<T extends { id: string }> {
 
   private async rewrite(): Promise<void> {
     const text = [...this.records.values()].map((record) => JSON.stringify(record)).join('\n');
-    await writeFile(`${this.file}.new`, text, { mode: 0o600 });
+    await writeFile(`${this.file}.new`, text, { mode: 0o600, flush: this.flush });
     await rename(`${this.file}.new`, this.file);
     this.lines = this.records.size;
   }

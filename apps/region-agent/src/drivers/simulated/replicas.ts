@@ -27,6 +27,7 @@ async function freePort(): Promise<number> {
  */
 export class SimulatedReplicaHost implements ReplicaHost {
   readonly isolated = false;
+  readonly joins = false;
 
   constructor(private readonly options: { tools: Toolchain; egress: Egress | null }) {}
 
@@ -40,6 +41,7 @@ export class SimulatedReplicaHost implements ReplicaHost {
     spec: ReplicaSpec,
     onOutput: (chunk: Buffer) => void,
   ): Promise<ReplicaProcess> {
+    if (spec.image) throw new Error('images run in the sandbox of the local driver only');
     const port = await freePort();
     const { tools, egress } = this.options;
     const plain = plainEnv(run, tools);

@@ -1,0 +1,135 @@
+import { randomUUID } from 'node:crypto';
+import { request as httpRequest } from 'node:http';
+import { buffer } from 'node:stream/consumers';
+import { findBusybox, pageImage, RegistryPart } from '@nebo/test-kit';
+import { Api, ContractCheck, readContract } from '../harness/api.js';
+import { Nebo, until } from '../harness/nebo.js';
+
+const { found: busybox, reason } = await findBusybox();
+const missing = process.getuid?.() === 0 ? reason : 'only root can start sandboxes';
+
+/** From an image's name to a page: an installation as `npm start` runs it, and an image registry beside it. */
+(missing === null ? describe : describe.skip)(
+  `an app from an image${missing === null ? '' : ` (SKIPPED: ${missing})`}`,
+  () => {
+    let nebo: Nebo;
+    let api: Api;
+    let registry: RegistryPart;
+    let project: string;
+    let app: { id: string; name: string };
+    const image = (text: string) => pageImage(busybox!, `<h1>version ${text}</h1>`);
+
+    beforeAll(async () => {
+      registry = await RegistryPart.start();
+      nebo = await Nebo.start({ NEBO_SAFE_NET_ALLOW: registry.address });
+      const [demo] = nebo.credentials.accounts;
+      api = new Api(nebo.credentials.base_url, demo!.api_key, new ContractCheck(readContract('v1')));
+      project = demo!.project_id;
+    }, 120_000);
+    afterAll(async () => {
+      await nebo?.dispose();
+      await registry?.stop();
+    });
+
+    const served = (): Promise<{ status: number; text: string }> =>
+      new Promise((resolve, reject) => {
+        const { port } = new URL(nebo.credentials.edge_url);
+        const headers = { host: `${app.name}.apps.localhost` };
+        httpRequest({ host: '127.0.0.1', port, path: '/', headers, agent: false }, (response) => {
+          buffer(response).then(
+            (bytes) => resolve({ status: response.statusCode!, text: bytes.toString() }),
+            reject,
+          );
+        })
+          .on('error', reject)
+          .end();
+      });
+    const build = async (id: string) => (await api.get(`/apps/${app.id}/builds/${id}`)).body;
+    const live = async (id: string) => {
+      await until(async () => {
+        const { status, deploy_state, error, boot_error } = await build(id);
+        if (status === 'error' || boot_error) throw new Error(error ?? boot_error);
+        return deploy_state === 'live';
+      }, 60_000);
+      return build(id);
+    };
+    const deploy = async () => {
+      const answer = await api.post(`/apps/${app.id}/deploy`);
+      expect(answer.status).toBe(200);
+      return answer.body.id as string;
+    };
+
+    it('create, deploy: the image’s page is served, and what runs is named by its digest', async () => {
+      const one = image('one');
+      const created = await api.post(`/projects/${project}/apps`, {
+        name: `image-${randomUUID().slice(0, 8)}`,
+        source_type: 'docker_image',
+        docker_image: registry.push('ann/page', 'stable', one),
+        replica_count: 1,
+        replica_memory_mb: 256,
+      });
+      expect(created).toMatchObject({ status: 201, body: { running_docker_image: null } });
+      app = created.body;
+      const made = await live(await deploy());
+      expect(made).toMatchObject({
+        docker_image: `${registry.address}/ann/page:stable`,
+        docker_image_digest: one.digest,
+        source_archive_sha256: null,
+      });
+      expect(await served()).toEqual({ status: 200, text: '<h1>version one</h1>' });
+      expect((await api.get(`/apps/${app.id}`)).body).toMatchObject({
+        running_docker_image: `${registry.address}/ann/page:stable`,
+        running_docker_image_digest: one.digest,
+      });
+    }, 90_000);
+
+    it('another image by PATCH and deploy: no request fails meanwhile', async () => {
+      const docker_image = registry.push('ann/page', 'two', image('two'));
+      expect((await api.patch(`/apps/${app.id}`, { docker_image })).status).toBe(200);
+      // The change alone starts nothing.
+      expect((await served()).text).toContain('version one');
+      let asking = true;
+      const seen = new Set<string>();
+      const load = (async () => {
+        while (asking) {
+          const { status, text } = await served();
+          seen.add(`${status} ${text}`);
+        }
+      })();
+      await live(await deploy());
+      expect((await served()).text).toContain('version two');
+      asking = false;
+      await load;
+      expect([...seen].every((answer) => /^200 <h1>version (one|two)/.test(answer))).toBe(true);
+    }, 90_000);
+
+    it('a tag that is not there fails with the registry’s reason; the version of before serves on', async () => {
+      await api.patch(`/apps/${app.id}`, { docker_image: `${registry.address}/ann/page:nothing` });
+      const id = await deploy();
+      await until(async () => (await build(id)).status === 'error', 60_000);
+      expect((await build(id)).error).toMatch(
+        /^pull: There is no .*ann\/page:nothing: the registry says "manifest unknown" \(404\)/,
+      );
+      expect((await served()).text).toContain('version two');
+      const wrong = await api.patch(`/apps/${app.id}`, { docker_image: 'Not An Image' });
+      expect(wrong.status).toBe(422);
+    }, 90_000);
+
+    it('a rebuild gives the old bytes after its tag has moved, even when the registry has forgotten them', async () => {
+      await api.patch(`/apps/${app.id}`, { docker_image: `${registry.address}/ann/page:stable` });
+      registry.push('ann/page', 'stable', image('three'));
+      const moved = await live(await deploy());
+      expect((await served()).text).toContain('version three');
+      const builds = (await api.get(`/apps/${app.id}/builds`)).body.data as {
+        id: string;
+        docker_image_digest: string;
+      }[];
+      const first = builds.at(-1)!;
+      expect(first.docker_image_digest).not.toBe(moved.docker_image_digest);
+      registry.remove('ann/page');
+      const again = (await api.post(`/apps/${app.id}/builds/${first.id}/rebuild`)).body.id;
+      expect(await live(again)).toMatchObject({ docker_image_digest: first.docker_image_digest });
+      expect((await served()).text).toContain('version one');
+    }, 90_000);
+  },
+);
