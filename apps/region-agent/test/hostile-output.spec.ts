@@ -37,7 +37,10 @@ const missing = await localMissing();
 
     it('rm -rf of everything removes the build’s own files and nothing else', async () => {
       const before = await readdir('/usr/bin');
-      await build('wipe', 'rm -rf /bin /usr/bin /etc /home /cache /build /tmp 2>/dev/null; ls /usr/bin | wc -l; exit 4');
+      await build(
+        'wipe',
+        'rm -rf /bin /usr/bin /etc /home /cache /build /tmp 2>/dev/null; ls /usr/bin | wc -l; exit 4',
+      );
       expect((await on.plane.see('wipe', 'error', 40_000)).reason).toMatch(/exited with code 4/);
       expect(await readdir('/usr/bin')).toEqual(before);
       expect(on.plane.lines('build-wipe')).toContain(String(before.length));
