@@ -1,5 +1,5 @@
 /**
- * `npm run bench -- NAME` (start, gateway, inference, compute, dns, edge, wake, apps; without a name: all). Ratios in one run, CPU per request rather than a
+ * `npm run bench -- NAME` (start, gateway, inference, compute, builds, dns, edge, wake, apps; without a name: all). Ratios in one run, CPU per request rather than a
  * time: a neighbour on the machine slows everything alike. Prints a table and writes it to docs/bench.md with --write.
  * `--size=N` for benches that have a quick form (1) and a whole one, `--only=WORD` for some of their measures.
  */
@@ -8,6 +8,7 @@ import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { root } from '../start/node-binary.mjs';
 import { benchApps } from './apps/index.mjs';
+import { benchBuilds } from './builds/index.mjs';
 import { benchCompute } from './compute/index.mjs';
 import { benchDns } from './dns/index.mjs';
 import { benchEdge } from './edge/index.mjs';
@@ -21,6 +22,7 @@ const benches = {
   gateway: benchGateway,
   inference: benchInference,
   compute: benchCompute,
+  builds: benchBuilds,
   dns: benchDns,
   edge: benchEdge,
   wake: benchWake,

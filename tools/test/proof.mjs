@@ -125,6 +125,14 @@ const proofs = {
     shown: (n) =>
       `the name server answers as knot does over ${n} random zones, 40 questions each, UDP and TCP, any size; ${100 * n} mutated packets get a correct answer or none; 32 writers on one zone make no duplicate and lose no change, its serial grows by one for each`,
   },
+  fixtures: {
+    project: 'apps/region-agent',
+    specs: ['test/fixtures.spec.ts'],
+    size: 1,
+    table: 'Fixtures',
+    shown: () =>
+      `sources of every kind that is promised are built in the sandbox, started, and asked for their page (the table "Fixtures" below)`,
+  },
   attack: {
     project: 'e2e',
     specs: ['src/attack.spec.ts', 'src/attack-races.spec.ts'],
@@ -168,6 +176,7 @@ function readWords(words) {
 /** Runs the specs of a proof. @returns {Promise<object | null>} Jest's report; null when there is none */
 async function runJest({ project, specs }, size) {
   const folder = mkdtempSync(join(tmpdir(), 'nebo-proof-'));
+  const tableFile = join(folder, 'table.md');
   const report = join(folder, 'report.json');
   const jest = join(root, 'node_modules/jest/bin/jest.js');
   // The results of `npm test` stay as they are: only the default reporter. One file at a time: nothing disturbs a kill.
@@ -175,13 +184,14 @@ async function runJest({ project, specs }, size) {
   const child = spawn(nodeBinary(), ['--experimental-vm-modules', jest, ...args], {
     cwd: join(root, project),
     stdio: ['ignore', 'ignore', 'inherit'],
-    env: { ...process.env, NEBO_PROOF: `${size}`, NODE_NO_WARNINGS: '1' },
+    env: { ...process.env, NEBO_PROOF: `${size}`, NEBO_PROOF_TABLE: tableFile, NODE_NO_WARNINGS: '1' },
   });
   for (const signal of ['SIGTERM', 'SIGHUP']) process.once(signal, () => child.kill(signal));
   await new Promise((resolve) => child.once('close', resolve));
   const result = existsSync(report) ? JSON.parse(readFileSync(report, 'utf8')) : null;
+  const table = existsSync(tableFile) ? readFileSync(tableFile, 'utf8') : null;
   rmSync(folder, { recursive: true });
-  return result;
+  return result && { ...result, table };
 }
 
 /** The commit of the tree, and whether the tree is just that. */
@@ -199,8 +209,24 @@ const cell = (text) => String(text).replaceAll('|', '/').replaceAll('\n', ' ');
 async function append(cells) {
   const text = existsSync(file) ? readFileSync(file, 'utf8') : head;
   const line = `| ${cells.map(cell).join(' | ')} |\n`;
+  // Behind the last row; tables of single proofs follow it.
+  const at = text.indexOf('\n## ');
+  const [rows, rest] = at < 0 ? [text, ''] : [`${text.slice(0, at).trimEnd()}\n`, text.slice(at)];
+  await write(rows + line + rest);
+}
+
+/** The newest table of a proof takes the place of the one before. */
+async function appendTable(title, facts, table) {
+  const text = readFileSync(file, 'utf8');
+  const at = text.indexOf(`\n## ${title}\n`);
+  const next = at < 0 ? -1 : text.indexOf('\n## ', at + 1);
+  const before = at < 0 ? text : text.slice(0, at) + (next < 0 ? '' : text.slice(next));
+  await write(`${before.trimEnd()}\n\n## ${title}\n\n${facts}\n\n${table}`);
+}
+
+async function write(text) {
   const options = await resolveConfig(file);
-  writeFileSync(file, await format(text + line, { ...options, parser: 'markdown' }));
+  writeFileSync(file, await format(text, { ...options, parser: 'markdown' }));
 }
 
 const { names, size: asked } = readWords(process.argv.slice(2));
@@ -225,6 +251,7 @@ for (const name of names) {
   const counts = `${count('passed')} of ${tests.length}`;
   const date = new Date(begun).toISOString().slice(0, 10);
   await append([name, size, shown, counts, `${seconds} s`, date, commit, passed ? 'pass' : 'FAIL']);
+  if (proof.table && report?.table) await appendTable(proof.table, `${date}, ${commit}`, report.table);
   console.log(`${name}: ${passed ? 'pass' : 'FAIL'}, ${counts} tests, ${seconds} s: ${shown}`);
 }
 console.error(`\nThe lines are in docs/proof.md.`);

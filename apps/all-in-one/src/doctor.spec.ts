@@ -42,6 +42,7 @@ describe('admin doctor', () => {
       'replicas',
       'networks',
       'machines',
+      'languages',
       'git hosts',
       'dns',
       'inference',
@@ -60,7 +61,7 @@ describe('admin doctor', () => {
       });
     expect(at(found, 'inference')!.in_use).toMatch(/^the built-in simulator for \d+ models$/);
     const text = doctorText(found);
-    expect(text.split('\n')).toHaveLength(14);
+    expect(text.split('\n')).toHaveLength(15);
     expect(text).toMatch(/^! replicas +simulated, NOT isolated/m);
     expect(text).toMatch(/^ {2}bus +embedded, inside the process +NATS_URL is not set$/m);
   });
@@ -70,6 +71,20 @@ describe('admin doctor', () => {
     expect(at(found, 'builds')!.why).toMatch(
       /bubblewrap, network namespaces and nftables work here|this host lacks/,
     );
+  });
+
+  it('says which languages apps can be in, and what to install for the others', async () => {
+    const bare = await look({ ...simulated, PATH: '', GOROOT: '' });
+    const languages = at(bare, 'languages')!;
+    expect(languages.in_use).toContain(`Node ${process.versions.node}`);
+    for (const [name, advice] of [
+      ['Go ', 'golang-go'],
+      ['Python ', 'python3'],
+    ] as const)
+      expect([name, languages.in_use.includes(name) !== languages.why.includes(advice)]).toEqual([
+        name,
+        true,
+      ]);
   });
 
   it('names what the environment gives, without a password', async () => {

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { gitConfigSetting, loadOAuthApps } from '@nebo/apps-builder';
 import { dnsSettings } from '@nebo/dns';
 import { loadCatalogue } from '@nebo/inference-router';
-import { probeDrivers } from '@nebo/region-agent';
+import { findToolchain, probeDrivers, toolAdvice } from '@nebo/region-agent';
 import type { Config } from '@nebo/service-kit/config';
 
 /** One area of the installation: what does its work here, and why that. */
@@ -42,6 +42,7 @@ export async function examine(config: Config, url: string): Promise<Diagnosis> {
     database(config, health),
     bus(config, health),
     ...(await drivers(config)),
+    languages(config),
     gitHosts(config),
     nameServer(config, health),
     inference(config),
@@ -215,6 +216,31 @@ function nameServer(config: Config, health: Health | null): Finding {
   } catch (error) {
     return { area, state: 'bad', in_use: 'none', why: (error as Error).message };
   }
+}
+
+/** What builds and replicas can run on here, and what is missing for the others. */
+function languages(config: Config): Finding {
+  const { npm, go, python } = findToolchain(config.env);
+  const found = [
+    `Node ${process.versions.node}`,
+    ...(npm ? ['npm'] : []),
+    ...(go ? [`Go ${go.version} (${go.root})`] : []),
+    ...(python ? [`Python ${python.version}${python.pip ? ' with pip' : ''} (${python.executable})`] : []),
+  ];
+  const lacks = [
+    ...(npm ? [] : [toolAdvice.npm]),
+    ...(go ? [] : [toolAdvice.go]),
+    ...(python ? (python.pip ? [] : [toolAdvice.pip]) : [toolAdvice.python]),
+  ];
+  return {
+    area: 'languages',
+    state: lacks.length === 0 ? 'ok' : 'note',
+    in_use: found.join(', '),
+    why:
+      lacks.length === 0
+        ? 'apps of all of them can be built'
+        : `builds of others fail; install ${lacks.join('; ')}`,
+  };
 }
 
 function inference(config: Config): Finding {

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { type AgentKind, type RegionCapacity, type Wanted } from '@nebo/contracts';
 import { type EgressProxy, parseAllowList, startEgressProxy } from '@nebo/safe-net';
 import { type AgentLog } from './agent-log.js';
+import { CacheSweeper } from './builds/cache/sweeper.js';
 import { type ControlPlane, type ServicePlane, Superseded } from './control/control-plane.js';
 import { createDrivers, type AgentDrivers } from './drivers/create.js';
 import { type DriverChoice } from './drivers/probe.js';
@@ -266,6 +267,10 @@ export class RegionAgent {
       this.follower('compute', controlPlane.of('compute'), this.machineReporter, (items, full) =>
         this.applyMachines(items, full),
       ).run(signal),
+      new CacheSweeper({
+        ...{ caches: this.drivers!.builds.caches, plane: controlPlane, log: this.options.log },
+        ...{ everyMs: 5 * this.settings.fullMs, onSuperseded: () => this.supersede() },
+      }).run(signal),
       new InventoryTeller({
         plane: controlPlane,
         log: this.options.log,

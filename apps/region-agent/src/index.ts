@@ -23,6 +23,8 @@ export {
 } from './drivers/create.js';
 export { probeDrivers, type DriverArea, type DriverChoice, type DriverChoices } from './drivers/probe.js';
 export type * from './drivers/types.js';
+export { Runs } from './system/runs.js';
+export { findToolchain, toolAdvice, type Toolchain } from './system/toolchain.js';
 export { doorOf } from './drivers/local/vpc-rules.js';
 export { WakeDoor, type WakeDoorOptions } from './wake/door.js';
 export { wakeDoorOptions } from './wake/settings.js';

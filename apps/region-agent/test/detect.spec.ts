@@ -1,45 +1,14 @@
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type BuildSpec } from '@nebo/contracts';
-import { detect, output } from '../src/builds/detect.js';
-import { SourceTree } from '../src/builds/tree.js';
+import { pkg, PlanGround } from './plan-kit.js';
 
-let root: string;
+let ground: PlanGround;
 beforeEach(async () => {
-  root = await mkdtemp(join(tmpdir(), 'nebo-detect-'));
+  ground = await PlanGround.make();
 });
-afterEach(() => rm(root, { recursive: true, force: true }));
-
-const nothing = {
-  framework: null,
-  nodejs_version: null,
-  root_directory: null,
-  install_command: null,
-  build_command: null,
-  start_command: null,
-  output_directory: null,
-  app_type: 'frontend',
-};
-const pkg = (json: object) => JSON.stringify(json);
-
-async function plan(files: Record<string, string>, more: Partial<BuildSpec> = {}) {
-  for (const [path, text] of Object.entries(files)) {
-    await mkdir(join(root, path, '..'), { recursive: true });
-    await writeFile(join(root, path), text);
-  }
-  const spec = { ...nothing, ...more } as BuildSpec;
-  const tree = new SourceTree(root);
-  const found = await detect(tree, spec);
-  const { install, build, installDir, stack } = found;
-  return {
-    stack,
-    install,
-    build,
-    installDir,
-    out: await output(tree, spec, found).catch((error: Error) => error.message),
-  };
-}
+afterEach(() => ground.end());
+const plan: PlanGround['plan'] = (...args) => ground.plan(...args);
 
 describe('detection', () => {
   it.each<[string, Record<string, string>, Partial<BuildSpec>, object]>([
@@ -73,7 +42,7 @@ describe('detection', () => {
       },
       {},
       {
-        stack: 'node',
+        stack: 'vite',
         install: 'npm install --no-audit --no-fund',
         build: 'npm run build',
         out: { kind: 'static', dir: 'dist' },
@@ -218,12 +187,12 @@ describe('detection', () => {
     ['link', /is a link that leaves/],
     ['index.html', /is not a folder/],
   ])('refuses root_directory %s', async (value, message) => {
-    await symlink('/etc', join(root, 'link'));
+    await symlink('/etc', join(ground.root, 'link'));
     await expect(plan({ 'index.html': '' }, { root_directory: value })).rejects.toThrow(message);
   });
 
   it('reads nothing through a link that leaves the source', async () => {
-    await symlink('/etc/passwd', join(root, 'package.json'));
+    await symlink('/etc/passwd', join(ground.root, 'package.json'));
     await expect(plan({ 'README.md': '' })).rejects.toThrow('Nothing to build or serve was found');
   });
 

@@ -47,6 +47,8 @@ export class FakeControlPlane {
   /** Lines by stream and number, doubles dropped as the real one does. */
   readonly logs = new Map<string, Map<number, string>>();
   readonly done = new Set<string>();
+  /** Apps that have been deleted. */
+  readonly goneApps = new Set<string>();
   /** Answers of the next PUTs of blobs, before any is taken. */
   readonly putAnswers: number[] = [];
   /** Every number received, doubles too. */
@@ -152,6 +154,10 @@ export class FakeControlPlane {
     const [, service, action, name = ''] = /^\/agent\/v1\/([^/]+)\/([^/]+)\/?(.*)$/.exec(url.pathname) ?? [];
     if (!service || !['apps-builder', 'networking', 'compute'].includes(service)) return say(404);
     if (action === 'wanted') return this.wanted(service, url, request, say);
+    if (action === 'gone-apps') {
+      const { app_ids } = JSON.parse(String(await body(request))) as { app_ids: string[] };
+      return say(200, { gone: app_ids.filter((id) => this.goneApps.has(id)) });
+    }
     if (action === 'observed') {
       if (this.deaf) return say(503);
       this.observed.push(...(JSON.parse(String(await body(request))) as { items: Observed[] }).items);

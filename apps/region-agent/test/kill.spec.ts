@@ -180,5 +180,46 @@ describe('kill -9 of the agent', () => {
       },
       90_000,
     );
+    run(
+      `${driver}: killed in the middle of a build: the cache is that of the build before; it goes with the app`,
+      async () => {
+        const files = { 'package.json': JSON.stringify({ dependencies: { next: '16.0.0' } }) };
+        const app_id =
+          driver === 'local'
+            ? '0aa55f5b-4b5d-4b07-8d5a-6c2a3f1f5e01'
+            : '0aa55f5b-4b5d-4b07-8d5a-6c2a3f1f5e02';
+        const command = (mark: string, end: string) =>
+          `echo "had $(cat .next/cache/mark)"; mkdir -p .next/cache dist; echo ${mark} > .next/cache/mark; echo > dist/a; ${end}`;
+        const build = async (id: string, mark: string, end: string) => {
+          const more = {
+            app_id,
+            install_command: 'true',
+            output_directory: 'dist',
+            build_command: command(mark, end),
+          };
+          const name = `${driver}-${id}`;
+          plane.want(name, 1, await buildOf(plane, name, files, more));
+          return name;
+        };
+        const first = start(driver);
+        await plane.see(await build('one', 'first', 'true'), 'success', 30_000);
+        const cut = await build('cut', 'second', 'sleep 8835');
+        await eventually(() => plane.lines(`build-${cut}`).includes('had first'));
+        first.kill('SIGKILL');
+        plane.forget('build', cut);
+
+        const second = start(driver);
+        const next = await build('next', 'third', 'true');
+        await plane.see(next, 'success', 30_000);
+        expect(plane.lines(`build-${next}`)).toContain('had first');
+        second.kill('SIGKILL');
+        const caches = () => readdir(join(home(), 'build-cache')).then((names) => names.length);
+        const before = await caches();
+        plane.goneApps.add(app_id);
+        start(driver);
+        await eventually(async () => (await caches()) === before - 1);
+      },
+      90_000,
+    );
   }
 });

@@ -15,6 +15,8 @@ export interface PackOptions {
   /** False: a `.gitignore` does not count (`--no-gitignore`). Default true. */
   gitignore?: boolean;
   limits?: Partial<ArchiveLimits>;
+  /** How hard to compress, 1 (fast) to 9; default 6. */
+  level?: number;
 }
 
 /** What is going to be packed. */
@@ -65,7 +67,7 @@ export async function packFolder(dir: string, options: PackOptions = {}): Promis
   );
   // Whoever reads the stream hears of a failure there; the promise alone must not end the process.
   digest.catch(() => undefined);
-  const stream = Readable.from(gzipped(dir, entries, settle), {
+  const stream = Readable.from(gzipped(dir, entries, options.level ?? 6, settle), {
     objectMode: false,
     highWaterMark: 256 * 1024,
   });
@@ -76,6 +78,7 @@ export async function packFolder(dir: string, options: PackOptions = {}): Promis
 async function* gzipped(
   dir: string,
   entries: readonly PlannedEntry[],
+  level: number,
   settle: { resolve(value: { sha256: string; bytes: number }): void; reject(error: Error): void },
 ): AsyncGenerator<Buffer> {
   const hash = createHash('sha256');
@@ -92,7 +95,7 @@ async function* gzipped(
       yield chunk;
     }
   };
-  const deflate = createDeflateRaw({ level: 6, chunkSize: 64 * 1024 });
+  const deflate = createDeflateRaw({ level, chunkSize: 64 * 1024 });
   // A failure on either side destroys `deflate` with it, which the loop below throws.
   pipeline(counted(), deflate, () => undefined);
   try {

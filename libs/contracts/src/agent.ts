@@ -95,6 +95,8 @@ export interface ArtifactFacts {
   source?: BlobRef;
   /** Rules of the source's routing file; null: it has none. */
   routing?: CompiledRouting | null;
+  /** Bytes that the region keeps for the app's next build. */
+  cache_bytes?: number;
   image?: ImageFacts;
 }
 
@@ -344,6 +346,16 @@ export interface LogBatch {
   lines: { seq: number; at: string; line: string }[];
   /** True with the last batch of a build's or run's stream. */
   done?: boolean;
+}
+
+/** `POST gone-apps`: of which apps does the region still keep something although they are not there any more. */
+export interface GoneAppsQuestion {
+  /** At most 1,000. */
+  app_ids: string[];
+}
+
+export interface GoneAppsAnswer {
+  gone: string[];
 }
 
 /**

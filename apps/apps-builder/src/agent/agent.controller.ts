@@ -1,7 +1,7 @@
 import { Body, Controller, Get, HttpCode, Param, Post, Put, Query, Req, Res } from '@nestjs/common';
 import { RouteConfig } from '@nestjs/platform-fastify';
 import { ApiExcludeController } from '@nestjs/swagger';
-import type { AgentIdentity, BlobRef, UsageTaken, WantedAnswer } from '@nebo/contracts';
+import type { AgentIdentity, BlobRef, GoneAppsAnswer, UsageTaken, WantedAnswer } from '@nebo/contracts';
 import { Database } from '@nebo/persistence';
 import { CallingAgent, clientGone, Epochs, notFound, pathId, pollMs } from '@nebo/service-kit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -12,7 +12,7 @@ import { Blobs } from '../shared/blobs.js';
 import { Settings } from '../shared/settings.js';
 import { UsageIntake } from '../usage/usage-intake.service.js';
 import { parseUsage } from '../usage/usage-report.js';
-import { parseLogBatch, parseObserved } from './messages.js';
+import { parseAppIds, parseLogBatch, parseObserved } from './messages.js';
 import { ObservedService } from './observed.service.js';
 import { WantedService } from './wanted.service.js';
 
@@ -82,6 +82,22 @@ export class AgentController {
       if (!known) throw notFound();
     });
     return {};
+  }
+
+  /** A region keeps caches of builds: of apps that have been deleted it shall not. */
+  @Post('gone-apps')
+  @HttpCode(200)
+  postGoneApps(@CallingAgent() agent: AgentIdentity, @Body() body: unknown): Promise<GoneAppsAnswer> {
+    const ids = parseAppIds(body);
+    return this.database.transaction(async (tx) => {
+      await this.epochs.check(tx, agent);
+      const gone = await tx.query<{ id: string }>(
+        `select asked.id from unnest($1::uuid[]) as asked (id)
+         where not exists (select from app a where a.id = asked.id and a.region_id = $2::uuid and a.deleted_at is null)`,
+        [ids, agent.region_id],
+      );
+      return { gone: gone.map(({ id }) => id) };
+    });
   }
 
   @Get('blob/:sha256')

@@ -83,6 +83,7 @@ describe('the agent', () => {
         ],
       }),
       await old.call('POST', `log/${build.id}`, { lines: [] }),
+      await old.call('POST', 'gone-apps', { app_ids: [] }),
       await old.call('GET', `blob/${'0'.repeat(64)}`),
       await old.call('PUT', `blob/${'0'.repeat(64)}`, Buffer.from('x'), {
         'content-type': 'application/octet-stream',
@@ -91,6 +92,21 @@ describe('the agent', () => {
     for (const answer of refused)
       expect(answer).toMatchObject({ status: 409, body: { error: { code: 'stale_epoch' } } });
     agent = newer;
+  });
+
+  it('hears which apps are gone: deleted ones, those of other regions, and what never was', async () => {
+    const { app } = await bench.appWithBuild();
+    const { app: deleted } = await bench.appWithBuild();
+    expect((await bench.api('DELETE', `apps/${deleted.id}`)).status).toBe(204);
+    const never = randomUUID();
+    const ids = [app.id, deleted.id, never];
+    const answer = await agent.call('POST', 'gone-apps', { app_ids: ids });
+    expect(answer).toMatchObject({ status: 200 });
+    expect(answer.body.gone.sort()).toEqual([deleted.id, never].sort());
+    const far = new FakeAgent(bench, { kind: 'agent', region_id: otherRegion, epoch: 1 });
+    expect((await far.call('POST', 'gone-apps', { app_ids: [app.id] })).body).toEqual({ gone: [app.id] });
+    for (const app_ids of ['x', ['no id'], Array.from({ length: 1_001 }, () => never)])
+      expect((await agent.call('POST', 'gone-apps', { app_ids })).status).toBe(422);
   });
 
   it('race: the cursor never loses a change of writers that commit out of order', async () => {

@@ -1,5 +1,5 @@
 import type { BuildState, LogBatch, Observed, ReplicaState, RunState } from '@nebo/contracts';
-import { isItem, itemsOf, refuseItem, seenOf, timeOrNull } from '@nebo/service-kit';
+import { idOrNull, isItem, itemsOf, refuseItem, seenOf, timeOrNull } from '@nebo/service-kit';
 
 const states = {
   build: ['building', 'success', 'error', 'cancelled'] satisfies BuildState[],
@@ -8,6 +8,17 @@ const states = {
 } as const;
 
 const maxItems = 5_000;
+
+const maxApps = 1_000;
+
+/** @returns ids of apps @throws ApiError 422 naming the item */
+export function parseAppIds(body: unknown): string[] {
+  return itemsOf(body, 'app_ids', maxApps).map((id, index) => {
+    const known = typeof id === 'string' ? idOrNull(id) : null;
+    if (known === null) refuseItem(['app_ids', index], 'must be an id');
+    return known;
+  });
+}
 
 /** @throws ApiError 422 naming the item */
 export function parseObserved(body: unknown): Observed[] {

@@ -64,6 +64,34 @@ export class SourceTree {
     }
   }
 
+  /** Names in a folder, sorted; none where there is no folder. */
+  async list(path: string): Promise<string[]> {
+    const real = await this.inside(path);
+    if (real === null || real === 'outside' || !(await lstat(real)).isDirectory()) return [];
+    return (await readdir(real)).sort();
+  }
+
+  /**
+   * The folders below a folder, itself first, with the names in them; links are not followed.
+   * @param levels how deep
+   * @param into whether a folder of this name is entered
+   */
+  async walk(
+    path: string,
+    levels: number,
+    into: (name: string) => boolean,
+  ): Promise<{ path: string; names: string[] }[]> {
+    const real = await this.inside(path);
+    if (real === null || real === 'outside' || !(await lstat(real)).isDirectory()) return [];
+    const entries = await readdir(real, { withFileTypes: true });
+    const found = [{ path, names: entries.map(({ name }) => name).sort() }];
+    if (levels === 0) return found;
+    for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1)))
+      if (entry.isDirectory() && into(entry.name))
+        found.push(...(await this.walk(posix.join(path, entry.name), levels - 1, into)));
+    return found;
+  }
+
   /** Whether a folder holds anything. */
   async filled(path: string): Promise<boolean> {
     const real = await this.inside(path);

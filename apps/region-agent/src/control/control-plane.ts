@@ -55,6 +55,8 @@ export interface ControlPlane extends ServicePlane, InventoryPlane {
   /** The same of another service, in the same session. */
   of(service: string): ServicePlane;
   log(stream: string, batch: LogBatch, signal: AbortSignal): Promise<void>;
+  /** Which of these apps (at most 1,000) are not in the region any more. */
+  goneApps(appIds: readonly string[], signal: AbortSignal): Promise<string[]>;
   /** Tells what lives of processes used. */
   usage(report: UsageReport, signal: AbortSignal): Promise<UsageTaken>;
   close(): Promise<void>;

@@ -1,6 +1,7 @@
 import { type Readable } from 'node:stream';
 import { Agent, request, type Dispatcher } from 'undici';
 import {
+  type GoneAppsAnswer,
   type InventoryPart,
   type InventoryWanted,
   type LogBatch,
@@ -105,6 +106,13 @@ export class HttpControlPlane implements ControlPlane {
   async log(stream: string, batch: LogBatch, signal: AbortSignal): Promise<void> {
     const path = `${this.service}/log/${encodeURIComponent(stream)}`;
     await this.done('POST', path, { signal, body: JSON.stringify(batch), json: true, seconds: 15 });
+  }
+
+  async goneApps(appIds: readonly string[], signal: AbortSignal): Promise<string[]> {
+    const body = JSON.stringify({ app_ids: appIds });
+    const path = `${this.service}/gone-apps`;
+    const answer = await this.call('POST', path, { signal, body, json: true, seconds: 15 });
+    return ((await answer.body.json()) as GoneAppsAnswer).gone;
   }
 
   async usage(report: UsageReport, signal: AbortSignal): Promise<UsageTaken> {

@@ -4,6 +4,8 @@ import { type RegionCapacity } from '@nebo/contracts';
 import { type AllowList, createSafeClient, parseAllowList, type SafeClient } from '@nebo/safe-net';
 import { type AgentLog } from '../agent-log.js';
 import { HostBuildDriver } from '../builds/build-driver.js';
+import { BuildCache, type CacheLimits } from '../builds/cache/build-cache.js';
+import { cacheLimits } from '../builds/cache/settings.js';
 import { ImageBuildDriver } from '../images/image-builds.js';
 import { type ImageLimits, imageLimitsFromEnv } from '../images/image-limits.js';
 import { registryPorts } from '../images/registry.js';
@@ -71,6 +73,8 @@ export interface CreateDriversOptions {
   /** Default: by probe. */
   choices?: DriverChoices;
   buildLimits?: Partial<BuildLimits>;
+  /** Default by `NEBO_BUILD_CACHE_APP` and `NEBO_BUILD_CACHE_MAX`. */
+  buildCache?: Partial<CacheLimits>;
   /** What images may be; default by `NEBO_IMAGE_…`. */
   imageLimits?: Partial<ImageLimits>;
   /** Unpacked artifacts kept, bytes; default 5 GiB. */
@@ -128,8 +132,14 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
   // Now, before the driver's start takes the groups of an earlier agent away.
   await meter.recover((name) => replicas.leftOverCpu?.(name) ?? Promise.resolve(null));
   const parts = { host: replicas, runs, cache, log, meter, graceMs };
+  const kept = new BuildCache(
+    join(home, 'build-cache'),
+    { ...cacheLimits(process.env), ...options.buildCache },
+    log,
+  );
+  const made = { host: builds, runs, tools, cache: kept, log };
   return {
-    builds: new ImageBuildDriver(new HostBuildDriver(choices.builds.driver, { host: builds, runs, log }), {
+    builds: new ImageBuildDriver(new HostBuildDriver(choices.builds.driver, made), {
       ...registryAccess(),
       ...{ limits: imageLimits, cache: images, runs, log, wallMs: limits.wallMs },
       fault: () =>

@@ -31,6 +31,8 @@ export interface BuildSandbox {
   /** Folder on this host that does not exist yet; the source is unpacked here. */
   readonly tree: string;
   readonly owner: { uid: number; gid: number } | null;
+  /** Folder of tools' caches on this host, and its path as commands see it. */
+  readonly cache: { dir: string; inside: string };
   /** Variables that commands need here: PATH, HOME, the proxy. */
   readonly env: readonly EnvEntry[];
   run(command: SandboxCommand): Promise<SandboxProcess>;

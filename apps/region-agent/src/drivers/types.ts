@@ -10,6 +10,7 @@ import {
   type VpcFacts,
   type VpcSpec,
 } from '@nebo/contracts';
+import { type BuildCaches } from '../builds/cache/build-cache.js';
 import { type LogWriter } from '../log/log-shipper.js';
 import { type OnDemand } from '../replicas/on-demand.js';
 
@@ -45,6 +46,8 @@ export type BuildOutcome =
 export interface BuildDriver {
   readonly name: DriverName;
   readonly isolated: boolean;
+  /** What builds leave for later ones of their app. */
+  readonly caches: BuildCaches;
   /** Removes what an earlier agent left. */
   start(): Promise<void>;
   /** @throws the signal's reason when aborted; nothing of the build runs any more then */

@@ -43,6 +43,10 @@ export class ImageBuildDriver implements BuildDriver {
     return this.others.isolated;
   }
 
+  get caches(): BuildDriver['caches'] {
+    return this.others.caches;
+  }
+
   start(): Promise<void> {
     return this.others.start();
   }

@@ -1,6 +1,6 @@
-import { execFile } from 'node:child_process';
 import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { diskUsed } from '../../system/disk.js';
 import { type Run } from '../../system/runs.js';
 import { isAbort, sleep } from '../../system/timing.js';
 import { proxyEnv } from '../egress-env.js';
@@ -15,6 +15,7 @@ import { startEnclosed } from './bwrap.js';
 import { type Group } from './cgroups.js';
 import { type LocalParts } from './create.js';
 import { type RunNetwork } from './networks.js';
+import { languagesInside } from './languages.js';
 import { type Slot } from './slots.js';
 
 /** Builds in a sandbox without a network, except to the guarded proxy where there is one. */
@@ -44,6 +45,7 @@ export class LocalBuildHost implements BuildHost {
       const work = join(run.dir, 'work');
       await mkdir(join(work, 'home'), { recursive: true });
       await chown(join(work, 'home'), slot.uid, slot.uid);
+      await mkdir(join(work, 'cache'));
     } catch (error) {
       await release();
       throw error;
@@ -84,9 +86,17 @@ class LocalBuild implements BuildSandbox {
     return { uid: this.held.slot.uid, gid: this.held.slot.uid };
   }
 
+  get cache(): { dir: string; inside: string } {
+    return { dir: join(this.run_.dir, 'work/cache'), inside: '/cache' };
+  }
+
   get env(): { name: string; value: string; secret: boolean }[] {
     const proxy = this.held.network?.proxyUrl;
-    return [{ name: 'HOME', value: '/home/nebo', secret: false }, ...(proxy ? proxyEnv(proxy) : [])];
+    return [
+      { name: 'HOME', value: '/home/nebo', secret: false },
+      ...languagesInside(this.parts.tools, 'build').env,
+      ...(proxy ? proxyEnv(proxy) : []),
+    ];
   }
 
   async run(command: SandboxCommand): Promise<SandboxProcess> {
@@ -100,6 +110,8 @@ class LocalBuild implements BuildSandbox {
       binds: [
         { from: this.tree, to: '/build', writable: true },
         { from: join(this.run_.dir, 'work/home'), to: '/home/nebo', writable: true },
+        { from: this.cache.dir, to: this.cache.inside, writable: true },
+        ...languagesInside(tools, 'build').binds,
       ],
       cwd: join('/build', command.cwd),
       env: command.env,
@@ -141,33 +153,20 @@ class LocalBuild implements BuildSandbox {
   /** Looks at clock and disk until a limit is broken (its words) or the signal fires (null). */
   private async watch(signal: AbortSignal): Promise<string | null> {
     const { limits } = this.parts;
+    let wait = 500;
     try {
       for (;;) {
         const left = this.held.until - Date.now();
         if (left <= 0) return `took longer than ${Math.round(limits.wallMs / 1000)} s`;
-        await sleep(Math.min(left, 500), signal);
+        await sleep(Math.min(left, wait), signal);
+        const began = performance.now();
         if ((await diskUsed(join(this.run_.dir, 'work'))) > limits.diskBytes) return this.diskWords();
+        // Counting many small files takes time of the build's own processors: at most a twentieth.
+        wait = Math.max(500, Math.min(10_000, 20 * (performance.now() - began)));
       }
     } catch (error) {
       if (isAbort(error)) return null;
       throw error;
     }
   }
-}
-
-/** Bytes on disk below a folder; more than can be counted in 10 s is without bound. */
-function diskUsed(dir: string): Promise<number> {
-  const options = {
-    timeout: 10_000,
-    killSignal: 'SIGKILL' as const,
-    env: { PATH: '/usr/bin:/bin', LANG: 'C' },
-  };
-  return new Promise((resolve) => {
-    execFile('du', ['-s', '-x', '--block-size=1', dir], options, (error, stdout) => {
-      // Files that vanish while they are counted make du fail, but it says the sum all the same.
-      const sum = Number.parseInt(stdout, 10);
-      if (Number.isFinite(sum)) resolve(sum);
-      else resolve(error?.killed ? Infinity : 0);
-    });
-  });
 }

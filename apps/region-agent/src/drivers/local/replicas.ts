@@ -1,11 +1,13 @@
 import { type EnvEntry, type ReplicaSpec } from '@nebo/contracts';
 import { type Run } from '../../system/runs.js';
+import { artifactEnv } from '../artifact-env.js';
 import { pastProxy } from '../address-book.js';
 import { proxyEnv } from '../egress-env.js';
 import { type ReplicaHost, type ReplicaProcess, type SandboxProcess } from '../sandbox.js';
 import { startEnclosed } from './bwrap.js';
 import { type Group } from './cgroups.js';
 import { type LocalParts } from './create.js';
+import { languagesInside } from './languages.js';
 import { startImage } from './image-enclosure.js';
 import { type RunNetwork } from './networks.js';
 
@@ -61,6 +63,7 @@ export class LocalReplicaHost implements ReplicaHost {
     try {
       network = spec.port ? await networks.open(run.name, spec.port, signal) : await ready.take(run.name);
       group = (await cgroups?.create(run.name, { memoryBytes, cpus: spec.vcpu, processes })) ?? null;
+      const languages = languagesInside(tools, 'replica');
       const image = spec.image ? await this.image(run, artifactDir, spec, network, group, onOutput) : null;
       const child =
         image?.child ??
@@ -70,11 +73,13 @@ export class LocalReplicaHost implements ReplicaHost {
           uid: network.slot.uid,
           network: network.namespace,
           group,
-          binds: [{ from: artifactDir, to: '/app', writable: false }],
+          binds: [{ from: artifactDir, to: '/app', writable: false }, ...languages.binds],
           cwd: '/app',
           env: [
             { name: 'HOME', value: '/tmp', secret: false },
             { name: 'NODE_ENV', value: 'production', secret: false },
+            ...languages.env,
+            ...artifactEnv(artifactDir, '/app', languages.path),
             ...this.around(network, spec),
             ...spec.env,
             { name: 'PORT', value: String(port), secret: false },

@@ -24,6 +24,7 @@ export class SimulatedBuildHost implements BuildHost {
     return {
       tree: join(run.dir, 'src'),
       owner: null,
+      cache: { dir: join(run.dir, 'cache'), inside: join(run.dir, 'cache') },
       env: [...plainEnv(run, tools), ...(egress ? proxyEnv(egress.proxyUrl) : [])],
       run: (command) => this.start(run, command, running, until),
       close: async () => {

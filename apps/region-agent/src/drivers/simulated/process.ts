@@ -57,6 +57,8 @@ export function plainEnv(run: Run, tools: Toolchain): EnvEntry[] {
   const links: [string, string][] = [['node', tools.node]];
   if (tools.npm)
     links.push(['npm', join(tools.npm, 'bin/npm-cli.js')], ['npx', join(tools.npm, 'bin/npx-cli.js')]);
+  if (tools.go) links.push(['go', join(tools.go.root, 'bin/go')]);
+  if (tools.python) links.push(['python3', tools.python.executable]);
   for (const [name, target] of links) {
     try {
       symlinkSync(target, join(bin, name));

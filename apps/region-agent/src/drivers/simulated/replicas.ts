@@ -3,6 +3,7 @@ import { type AddressInfo } from 'node:net';
 import { type ReplicaSpec } from '@nebo/contracts';
 import { type Run } from '../../system/runs.js';
 import { type Toolchain } from '../../system/toolchain.js';
+import { artifactEnv } from '../artifact-env.js';
 import { proxyEnv } from '../egress-env.js';
 import { type ReplicaHost, type ReplicaProcess } from '../sandbox.js';
 import { type Egress } from '../types.js';
@@ -43,8 +44,11 @@ export class SimulatedReplicaHost implements ReplicaHost {
     if (spec.image) throw new Error('images run in the sandbox of the local driver only');
     const port = await freePort();
     const { tools, egress } = this.options;
+    const plain = plainEnv(run, tools);
+    const path = plain.find(({ name }) => name === 'PATH')!.value;
     const env = [
-      ...plainEnv(run, tools),
+      ...plain,
+      ...artifactEnv(artifactDir, artifactDir, path),
       ...(egress ? proxyEnv(egress.proxyUrl) : []),
       { name: 'NODE_ENV', value: 'production', secret: false },
       ...spec.env,

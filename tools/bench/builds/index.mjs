@@ -1,0 +1,212 @@
+/**
+ * `npm run bench -- builds`: the region's build against the same commands by hand, and a warm build against a cold one. By
+ * hand means: unpack, the commands with empty caches on the host itself, pack; the limits of the sandbox are those of the
+ * machine (2 processors), so both have the same. Rounds take turns. Needs root, bubblewrap, a package registry, Go, Python.
+ */
+import { execFileSync, spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { lookup } from 'node:dns/promises';
+import { cpus, loadavg, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { packFolder } from '../../../libs/archive/dist/index.js';
+import { parseAllowList, startEgressProxy } from '../../../libs/safe-net/dist/index.js';
+import { createDrivers, probeDrivers, Runs } from '../../../apps/region-agent/dist/index.js';
+import { median } from '../inference/measure.mjs';
+import { projects } from './projects.mjs';
+
+const silent = { debug() {}, info() {}, warn() {}, error() {} };
+
+/**
+ * @param {{ size?: number, only?: string }} options `size`: rounds; `only`: one project
+ * @returns the table as Markdown
+ */
+export async function benchBuilds({ size = 2, only } = {}) {
+  const before = loadavg()[0];
+  const work = mkdtempSync(join(tmpdir(), 'nebo-bench-builds-'));
+  const proxy = await startEgressProxy({ allow: parseAllowList(await registry()) });
+  const choices = await probeDrivers({
+    NEBO_DRIVERS: 'builds=local,replicas=local,networks=simulated,machines=simulated',
+  });
+  const home = join(work, 'agent');
+  mkdirSync(home);
+  const runs = new Runs(home, silent);
+  const buildLimits = { cpus: cpus().length, memoryBytes: 4 * 1024 ** 3 };
+  const drivers = await createDrivers({
+    home,
+    log: silent,
+    runs,
+    egress: { proxyUrl: proxy.url },
+    choices,
+    buildLimits,
+  });
+  await drivers.builds.start();
+  const cpu = cpuMeter(runs.tag);
+  const rows = [];
+  try {
+    for (const project of projects.filter(({ name }) => !only || name === only))
+      rows.push(await measureProject(project, { work, drivers, cpu, rounds: size }));
+  } finally {
+    await drivers.replicas.stop();
+    await proxy.stop();
+    rmSync(work, { recursive: true, force: true });
+  }
+  const head = [
+    'source',
+    'by hand, s (CPU)',
+    'cold build, s (CPU)',
+    'overhead, time (CPU)',
+    'goal',
+    'warm build, s (CPU)',
+    'cold / warm, time (CPU)',
+    'goal',
+  ];
+  const line = (cells) => `| ${cells.join(' | ')} |`;
+  const words =
+    `${size} rounds in turns, medians; driver local; load of the machine before and after: ` +
+    `${before.toFixed(1)}, ${loadavg()[0].toFixed(1)}. CPU counts every process of a build and the agent itself.`;
+  return [words, '', line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+async function registry() {
+  if (process.env.NEBO_TEST_NETWORK) return process.env.NEBO_TEST_NETWORK;
+  const text = execFileSync('npm', ['config', 'get', 'registry'], { cwd: tmpdir(), encoding: 'utf8' });
+  const { hostname } = new URL(text.trim());
+  return `${(await lookup(hostname, { family: 4 })).address}:443`;
+}
+
+async function measureProject(project, { work, drivers, cpu, rounds }) {
+  const dir = join(work, `source-${project.name}`);
+  for (const [path, text] of Object.entries(project.files)) {
+    mkdirSync(dirname(join(dir, path)), { recursive: true });
+    writeFileSync(join(dir, path), text);
+  }
+  if (project.lock) lock(dir);
+  const packed = await packFolder(dir, { ignoreRules: 'none' });
+  const archive = await buffer(packed.stream);
+  const source = await packed.digest;
+  const figures = { hand: [], cold: [], warm: [] };
+  for (let round = 0; round < rounds; round++) {
+    const app = `${project.name}-${round}`;
+    const ours = async () => measured(cpu, () => build(drivers.builds, app, source, archive));
+    const steps = [
+      [
+        'hand',
+        () => measured(cpu, () => byHand(project, archive, join(work, `hand-${project.name}-${round}`))),
+      ],
+      ['cold', ours],
+    ];
+    for (const [name, step] of round % 2 === 0 ? steps : steps.reverse()) figures[name].push(await step());
+    figures.warm.push(await ours());
+  }
+  const of = (name, key) => median(figures[name].map((figure) => figure[key]));
+  const text = (name) => `${of(name, 'seconds').toFixed(1)} (${of(name, 'cpu').toFixed(1)})`;
+  const over = (key) => of('cold', key) / of('hand', key) - 1;
+  const faster = (key) => of('cold', key) / of('warm', key);
+  const percent = (value) => `${(100 * value).toFixed(0)} %`;
+  const times = faster('seconds');
+  const verdict = (key) => (over(key) <= 0.1 ? 'met' : 'missed');
+  return [
+    project.name,
+    text('hand'),
+    text('cold'),
+    `${percent(over('seconds'))} (${percent(over('cpu'))})`,
+    `≤ 10 %: ${verdict('seconds')} (${verdict('cpu')})`,
+    text('warm'),
+    `${times.toFixed(1)} (${faster('cpu').toFixed(1)})`,
+    `≥ 3: ${times >= 3 ? 'met' : 'missed'}`,
+  ];
+}
+
+function lock(dir) {
+  execFileSync('npm', ['install', '--package-lock-only', '--no-audit', '--no-fund'], {
+    cwd: dir,
+    stdio: 'ignore',
+  });
+  const file = join(dir, 'package-lock.json');
+  const text = JSON.parse(readFileSync(file, 'utf8'));
+  const names = Object.keys(text.packages);
+  // A mirror may lack packages for other systems; npm leaves them out of the lock file and then misses them in it.
+  for (const { optionalDependencies: optional = {} } of Object.values(text.packages))
+    for (const name of Object.keys(optional))
+      if (!names.some((path) => path.endsWith(`node_modules/${name}`))) delete optional[name];
+  writeFileSync(file, JSON.stringify(text, null, 2));
+}
+
+async function build(driver, app, source, archive) {
+  const lines = [];
+  const log = { line: (line) => lines.push(line), full: false, drained: async () => undefined };
+  const put = async (_blob, stream) => void (await buffer(stream));
+  const blobs = { get: async () => Readable.from([archive]), put };
+  const nothing = ['framework', 'nodejs_version', 'root_directory', 'install_command', 'build_command'];
+  const spec = {
+    ...{ account_id: 'bench', app_id: app, app_type: 'frontend', source, env: [], log_stream: app },
+    ...Object.fromEntries([...nothing, 'start_command', 'output_directory'].map((name) => [name, null])),
+  };
+  const signal = new AbortController().signal;
+  const outcome = await driver.build(app, spec, { log, blobs, signal });
+  if (outcome.state !== 'success')
+    throw new Error(`${app}: ${outcome.reason}\n${lines.slice(-30).join('\n')}`);
+}
+
+/** As a person would: a fresh folder, a fresh home, nothing cached. */
+async function byHand({ hand, output }, archive, dir) {
+  const src = join(dir, 'src');
+  for (const folder of [src, join(dir, 'home')]) mkdirSync(folder, { recursive: true });
+  writeFileSync(join(dir, 'source.tgz'), archive);
+  const env = {
+    ...process.env,
+    HOME: join(dir, 'home'),
+    CI: '1',
+    GOCACHE: join(dir, 'go'),
+    npm_config_cache: join(dir, 'npm'),
+  };
+  const run = (argv, cwd) =>
+    new Promise((resolve, reject) => {
+      const child = spawn(argv[0], argv.slice(1), { cwd, env, stdio: ['ignore', 'ignore', 'pipe'] });
+      const errors = [];
+      child.stderr.on('data', (chunk) => errors.push(chunk));
+      child.once('error', reject);
+      child.once('exit', (code) =>
+        code === 0
+          ? resolve()
+          : reject(new Error(`${argv.join(' ')}: ${Buffer.concat(errors).toString().slice(-2_000)}`)),
+      );
+    });
+  await run(['tar', '-xzf', join(dir, 'source.tgz'), '-C', src], dir);
+  await run(['sh', '-c', hand], src);
+  await run(['tar', '-czf', join(dir, 'artifact.tgz'), '-C', join(src, output), '.'], dir);
+  rmSync(dir, { recursive: true, force: true });
+}
+
+/** Wall and processor seconds of some work with all its children. */
+async function measured(cpu, work) {
+  const [began, before] = [performance.now(), cpu()];
+  await work();
+  return { seconds: (performance.now() - began) / 1000, cpu: cpu() - before };
+}
+
+/**
+ * Counts processor time of this process and everything below it, sandboxes too, which the kernel does not count as its
+ * children: by a group of its own (version 1), or by adding the groups of the agent's sandboxes (version 2).
+ */
+function cpuMeter(tag) {
+  for (const folder of ['cpuacct', 'cpu,cpuacct'])
+    try {
+      const group = `/sys/fs/cgroup/${folder}/nebo-bench-${process.pid}`;
+      mkdirSync(group);
+      writeFileSync(join(group, 'cgroup.procs'), String(process.pid));
+      return () => Number(readFileSync(join(group, 'cpuacct.usage'), 'utf8')) / 1e9;
+    } catch {
+      // Another place, or version 2.
+    }
+  return () => {
+    const text = readFileSync('/proc/self/stat', 'latin1');
+    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+    const own = fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
+    const file = `/sys/fs/cgroup/nebo-${tag}/cpu.stat`;
+    const group = existsSync(file) ? /^usage_usec (\d+)/m.exec(readFileSync(file, 'utf8')) : null;
+    return own + Number(group?.[1] ?? 0) / 1e6;
+  };
+}
