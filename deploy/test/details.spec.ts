@@ -88,6 +88,7 @@ withHelm('the chart in detail', () => {
       ['NEBO_ACME_DIRECTORY', 'https://acme.example.org/directory'],
       ['NEBO_ACME_EMAIL', 'it@example.org'],
       ['NEBO_EDGE_ADDRESSES', '203.0.113.7,2001:db8::7'],
+      ['NEBO_EDGE_VISITOR_PORT', '4443'],
     ])
       expect(env).toContainEqual({ name, value });
     const plain = containersOf(await render(required));
@@ -95,9 +96,9 @@ withHelm('the chart in detail', () => {
       { name: 'http', containerPort: 8080 },
       { name: 'https', containerPort: 8443 },
     ]);
-    expect(plain.find(({ name }) => name === 'apps-builder')!.env.map(({ name }) => name)).not.toContain(
-      'NEBO_ACME_DIRECTORY',
-    );
+    const builder = plain.find(({ name }) => name === 'apps-builder')!.env;
+    expect(builder.map(({ name }) => name)).not.toContain('NEBO_ACME_DIRECTORY');
+    expect(builder).toContainEqual({ name: 'NEBO_EDGE_VISITOR_PORT', value: '443' });
   });
 
   it('migrates before anything else, with secrets that exist by then', async () => {

@@ -95,6 +95,8 @@ seccompProfile:
 - name: NEBO_EDGE_ADDRESSES
   value: {{ join "," . | quote }}
 {{- end }}
+- name: NEBO_EDGE_VISITOR_PORT
+  value: {{ ternary $values.edge.hostPorts.https $values.edge.service.httpsPort $values.edge.hostPorts.enabled | int | quote }}
 {{- end }}
 {{- if eq $name "dns" }}
 - name: NEBO_DNS_PORT
