@@ -101,6 +101,27 @@ withHelm('the chart in detail', () => {
     expect(builder).toContainEqual({ name: 'NEBO_EDGE_VISITOR_PORT', value: '443' });
   });
 
+  it('gives the OAuth apps of git hosts to apps-builder alone, their secrets as variables and files', async () => {
+    const oauth_apps = [{ provider: 'gitlab', client_id: 'x', client_secret_env: 'GITLAB_SECRET' }];
+    const manifests = await render({ ...required, git: { config: { oauth_apps }, secret: 'git-apps' } });
+    const map = find(manifests, 'ConfigMap', 'nebo-git');
+    expect(parse(map.data!['git.yaml']!)).toEqual({ oauth_apps });
+    const withIt = containersOf(manifests).filter(({ envFrom }) => envFrom !== undefined);
+    expect(withIt.map(({ name, envFrom }) => [name, envFrom])).toEqual([
+      ['apps-builder', [{ secretRef: { name: 'git-apps' } }]],
+    ]);
+    const [builder] = withIt;
+    expect(builder!.env).toContainEqual({ name: 'NEBO_GIT_CONFIG', value: '/etc/nebo/git/git.yaml' });
+    expect(builder!.volumeMounts).toEqual(
+      expect.arrayContaining([
+        { name: 'git', mountPath: '/etc/nebo/git', readOnly: true },
+        { name: 'git-secret', mountPath: '/etc/nebo/git-secret', readOnly: true },
+      ]),
+    );
+    const plain = containersOf(await render(required)).find(({ name }) => name === 'apps-builder')!;
+    expect(plain.env.map(({ name }) => name)).not.toContain('NEBO_GIT_CONFIG');
+  });
+
   it('migrates before anything else, with secrets that exist by then', async () => {
     const manifests = await render(required);
     const hooks = manifests.filter(({ metadata }) => metadata.annotations?.['helm.sh/hook']);

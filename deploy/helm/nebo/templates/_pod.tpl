@@ -83,6 +83,10 @@ seccompProfile:
 {{ include "nebo.fromSecret" (list "NEBO_WAKE_TOKEN" (include "nebo.secret.region" $root) "region-token") }}
 {{- end }}
 {{- if eq $name "apps-builder" }}
+{{- if $values.git.config }}
+- name: NEBO_GIT_CONFIG
+  value: /etc/nebo/git/git.yaml
+{{- end }}
 {{- with $values.certificates.acmeDirectory }}
 - name: NEBO_ACME_DIRECTORY
   value: {{ . | quote }}
@@ -227,6 +231,10 @@ livenessProbe:
   envFrom:
     - secretRef:
         name: {{ $values.inferenceRouter.providerKeysSecret }}
+  {{- else if and (eq $name "apps-builder") $values.git.secret }}
+  envFrom:
+    - secretRef:
+        name: {{ $values.git.secret }}
   {{- end }}
   {{- if ne $name "region-agent" }}
   ports: {{- include "nebo.ports" . | trim | nindent 4 }}
@@ -269,6 +277,12 @@ livenessProbe:
     {{- else if and (eq $name "identity-billing") $values.prices }}
     - { name: prices, mountPath: /etc/nebo/prices, readOnly: true }
     {{- end }}
+    {{- if and (eq $name "apps-builder") $values.git.config }}
+    - { name: git, mountPath: /etc/nebo/git, readOnly: true }
+    {{- end }}
+    {{- if and (eq $name "apps-builder") $values.git.secret }}
+    - { name: git-secret, mountPath: /etc/nebo/git-secret, readOnly: true }
+    {{- end }}
 {{- end -}}
 
 {{/* (list root process): volumes of one process but the shared master key. */}}
@@ -306,6 +320,17 @@ livenessProbe:
   persistentVolumeClaim:
     claimName: {{ default (include "nebo.name" (list $root .claim)) .existingClaim }}
 {{- end }}
+{{- if and (eq $name "apps-builder") $values.git.config }}
+- name: git
+  configMap:
+    name: {{ include "nebo.name" (list $root "git") }}
+{{- end }}
+{{- if and (eq $name "apps-builder") $values.git.secret }}
+- name: git-secret
+  secret:
+    secretName: {{ $values.git.secret }}
+    defaultMode: 0440
+{{- end }}
 {{- if and (eq $name "inference-router") $values.inferenceRouter.config }}
 - name: inference
   configMap:
@@ -331,6 +356,8 @@ checksum/token: {{ $values.regionAgent.token | sha256sum }}
 checksum/connections: {{ list $key $values.postgres.url $values.nats.url | join "\n" | sha256sum }}
 {{- if eq $name "inference-router" }}
 checksum/config: {{ toJson $values.inferenceRouter.config | sha256sum }}
+{{- else if eq $name "apps-builder" }}
+checksum/config: {{ toJson $values.git.config | sha256sum }}
 {{- else if eq $name "identity-billing" }}
 checksum/config: {{ toJson $values.prices | sha256sum }}
 {{- end }}
