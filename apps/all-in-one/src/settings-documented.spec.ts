@@ -6,7 +6,7 @@ import { portSettingOf, serviceNames, urlSettingOf } from '@nebo/service-kit';
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 
 /** What looks like a setting and is none: marks that the agent puts into the environment of what it starts. */
-const marks = new Set(['NEBO_RUN', 'NEBO_GROUPS']);
+const marks = new Set(['NEBO_RUN', 'NEBO_GROUPS', 'NEBO_PRIVATE_ADDRESS']);
 /** One line of the guide stands for these. */
 const perService = new Set(serviceNames.flatMap((name) => [urlSettingOf(name), portSettingOf(name)]));
 

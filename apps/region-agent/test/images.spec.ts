@@ -59,9 +59,12 @@ const imageBuild = (
       on.plane.want(id, 1, imageBuild(id, { reference, ...image }, more));
       return (await on.plane.see(id, 'success')).facts as unknown as ArtifactFacts;
     };
-    /** Lines come a moment after readiness. */
+    /** What it said itself; lines come a moment after readiness. */
     const logged = (stream: string, count: number) =>
-      eventually(() => (on.plane.lines(stream).length >= count ? on.plane.lines(stream) : null));
+      eventually(() => {
+        const own = on.plane.lines(stream).filter((line) => !line.startsWith('nebo: '));
+        return own.length >= count ? own : null;
+      });
     const started = async (facts: ArtifactFacts, more: Partial<ReplicaSpec> = {}) => {
       const id = `r${(made += 1)}`;
       const spec: ReplicaSpec = {

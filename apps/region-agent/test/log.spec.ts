@@ -165,7 +165,7 @@ describe('small parts', () => {
       driver: 'simulated',
       isolated: false,
       simulated: false,
-      why: 'plain processes, asked for by NEBO_DRIVERS',
+      why: 'plain processes, whose use is not measured and costs nothing, asked for by NEBO_DRIVERS',
     });
   });
 });

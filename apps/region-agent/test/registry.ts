@@ -1,8 +1,11 @@
 import { execFile } from 'node:child_process';
 import { lookup } from 'node:dns/promises';
+import { existsSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { promisify } from 'node:util';
+
+const hostAuthorities = '/etc/ssl/certs/ca-certificates.crt';
 
 /** Whether tests can fetch packages here. */
 export interface Registry {
@@ -17,6 +20,8 @@ export interface Registry {
  * other languages are taken to be at the same address.
  */
 export async function findRegistry(): Promise<Registry> {
+  // What this host trusts is trusted in the sandboxes too: a mirror may have a certificate of the company's own authority.
+  if (existsSync(hostAuthorities)) process.env['NODE_EXTRA_CA_CERTS'] ??= hostAuthorities;
   try {
     const allow = process.env['NEBO_TEST_NETWORK'] || (await ofNpm());
     const at = allow.lastIndexOf(':');

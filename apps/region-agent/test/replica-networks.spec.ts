@@ -81,8 +81,12 @@ onHost(`replicas in private networks${missing ? ` (SKIPPED: ${missing})` : ''}`,
     return (await fetch(`http://${host}:${port}${path}`)).text();
   };
   const reach = (id: string, host: string, more = '') => get(id, `/reach?host=${host}${more}`);
-  /** Runs of this agent by their namespace's name, those of replicas. */
-  const spaces = async () => (await readdir('/run/netns')).filter((name) => name.startsWith(`nebo-${tag}-`));
+  /** The namespace of the replica that is in a private network; others are kept ready for replicas to come. */
+  const spaceOfReplica = async (): Promise<string> => {
+    const names = (await readdir('/run/netns')).filter((name) => name.startsWith(`nebo-${tag}-`));
+    const links = await Promise.all(names.map((name) => tool(['ip', '-n', name, '-br', 'link'])));
+    return names.find((_name, index) => links[index]!.includes('eth1'))!;
+  };
   const machine = async (vpc: string, port: Port) => {
     // What the agent has made since is known to whoever looks anew.
     await beside.start();
@@ -162,21 +166,21 @@ onHost(`replicas in private networks${missing ? ` (SKIPPED: ${missing})` : ''}`,
     await wantReplica('forger', portSpec(vpc, mine));
     await plane.see('forger', 'ready');
     const [heard, third] = [await machine(vpc, m), await machine(vpc, other)];
-    const [space] = await spaces();
-    const inside = (...argv: string[]) => tool(['ip', 'netns', 'exec', space!, ...argv]);
+    const space = await spaceOfReplica();
+    const inside = (...argv: string[]) => tool(['ip', 'netns', 'exec', space, ...argv]);
     await inside('nft', 'flush', 'ruleset');
     const ear = await hosts.hear(heard);
-    await hosts.say(space!, '10.77.0.6', '10.77.0.5');
+    await hosts.say(space, '10.77.0.6', '10.77.0.5');
     await eventually(() => ear.from().includes('10.77.0.5'));
     const before = ear.from().length;
     const forged = ['10.77.0.7', '10.77.0.1', '10.77.0.99'];
     for (const address of forged) await inside('ip', 'addr', 'add', `${address}/32`, 'dev', 'eth1');
     // The address of its own link to the host does not belong there either.
     const { host: link } = plane.latest('forger')!.facts as unknown as ReplicaFacts;
-    await Promise.all([...forged, link].map((address) => hosts.say(space!, '10.77.0.6', address)));
+    await Promise.all([...forged, link].map((address) => hosts.say(space, '10.77.0.6', address)));
     for (const address of forged) await inside('ip', 'addr', 'del', `${address}/32`, 'dev', 'eth1');
     await inside('ip', 'link', 'set', 'eth1', 'address', '02:00:00:00:00:99');
-    await hosts.say(space!, '10.77.0.6', '10.77.0.5');
+    await hosts.say(space, '10.77.0.6', '10.77.0.5');
     await inside('ip', 'link', 'set', 'eth1', 'address', mine.mac);
     expect(ear.from().length).toBe(before);
     expect(await hosts.connect(third, '10.77.0.6')).toBe(`${heard} 10.77.0.7`);
