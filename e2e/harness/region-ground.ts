@@ -41,7 +41,7 @@ export class RegionGround {
   static async start(chance: Chance, every: number): Promise<RegionGround> {
     const split = await startSplit({
       env: { NEBO_DRIVERS: 'machines=simulated,networks=simulated' },
-      only: ['compute', 'networking'],
+      only: ['compute', 'networking', 'apps-builder'],
     });
     const sql = new pg.Client({ connectionString: split.env['DATABASE_URL'] });
     await sql.connect();
