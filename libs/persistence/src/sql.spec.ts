@@ -84,7 +84,12 @@ describe('statements that are said again', () => {
 describe('transactions in few round trips', () => {
   let database: Database;
   beforeAll(async () => {
-    database = new Database({ url: await freshDatabase(), schema: 'public', max: 1, onError: () => undefined });
+    database = new Database({
+      url: await freshDatabase(),
+      schema: 'public',
+      max: 1,
+      onError: () => undefined,
+    });
     await database.query('create table thing (id int primary key, word text, at timestamptz, bytes bytea)');
   });
   beforeEach(() => database.query('truncate thing'));
@@ -122,7 +127,8 @@ describe('transactions in few round trips', () => {
     const wrong = () => database.transaction((tx) => tx.query('select nothing where $1::int = 1', [1]));
     for (let round = 0; round < 3; round += 1) await expect(wrong()).rejects.toMatchObject({ code: '42703' });
     await database.query('alter table thing add column nothing int');
-    const right = () => database.transaction((tx) => tx.query('select nothing from thing where $1::int = 1', [1]));
+    const right = () =>
+      database.transaction((tx) => tx.query('select nothing from thing where $1::int = 1', [1]));
     for (let round = 0; round < 3; round += 1) expect(await right()).toEqual([]);
   });
 

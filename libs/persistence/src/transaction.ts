@@ -65,7 +65,8 @@ export class Transaction {
       return result;
     } catch (error) {
       await this.turn;
-      if (this.client) await this.client.query('rollback').catch((rollback: Error) => (this.broken = rollback));
+      if (this.client)
+        await this.client.query('rollback').catch((rollback: Error) => (this.broken = rollback));
       // A table has got other columns: what this connection has prepared is of no use any more.
       if (isOfNoUse(error)) this.broken = error as Error;
       throw error;
@@ -145,7 +146,8 @@ export class Transaction {
         );
       });
       // One that was cut while it lay idle is replaced: nothing has happened on it that was committed.
-      const again = begins && left > 0 && isCut(outcome.error) && (!this.closes || this.begin.endsWith('only'));
+      const again =
+        begins && left > 0 && isCut(outcome.error) && (!this.closes || this.begin.endsWith('only'));
       if (!again) return outcome;
       client.release(outcome.error!);
       this.client = undefined;
