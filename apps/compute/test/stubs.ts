@@ -68,6 +68,8 @@ export class StubBilling {
   expired = false;
   /** What a project's owner is answered with. */
   project: Answer = { status: 200, body: {} };
+  /** The same when it has become another one since the reservation. */
+  ownerOnly: Answer | null = null;
   readonly reservations = new Map<string, Reservation>();
   /** Prices in force; a test may change one. */
   readonly prices: Record<string, bigint> = { ...prices };
@@ -78,7 +80,7 @@ export class StubBilling {
   /** Spans by the id of their machine. */
   readonly spans = new Map<string, SpanOpenRequest & { ended_at: string | null }>();
   readonly target = new StubTarget((path, body: Record<string, string>) => {
-    if (path.startsWith('/internal/v1/owners/project/')) return this.project;
+    if (path.startsWith('/internal/v1/owners/project/')) return this.ownerOnly ?? this.project;
     if (this.away) return error(500, 'internal_error');
     if (path === '/internal/v1/standing') return { status: 200, body: this.standing };
     if (path.endsWith('/span-open') && this.spansAway) return error(503, 'billing_unavailable');
