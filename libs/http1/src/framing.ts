@@ -13,6 +13,9 @@ export class Framing {
   isKept = false;
   /** Seconds that the other side keeps an idle connection, by `Keep-Alive`; null: not said. */
   keepSeconds: number | null = null;
+  /** The last value of `Keep-Alive`, which one connection mostly repeats. */
+  private keepValue = '';
+  private keepMeaning: number | null = null;
 
   /**
    * Reads the fields that frame an answer (RFC 9112 section 6.3).
@@ -32,9 +35,11 @@ export class Framing {
           const word = name.toLowerCase();
           const value = fields[at + 1]!;
           if (word === 'connection') {
-            if (hasToken(value, 'close')) says = 'closed';
+            // What nearly all say, in nearly all answers.
+            if (value === 'keep-alive') says = says === 'close' ? 'keep' : says;
+            else if (hasToken(value, 'close')) says = 'closed';
             else if (says === 'close' && hasToken(value, 'keep-alive')) says = 'keep';
-          } else if (word === 'keep-alive') this.keepSeconds = timeoutOf(value);
+          } else if (word === 'keep-alive') this.keepSeconds = this.secondsOf(value);
           break;
         }
         case 14:
@@ -70,15 +75,17 @@ export class Framing {
       this.length = length;
     }
   }
+
+  private secondsOf(value: string): number | null {
+    if (value === this.keepValue) return this.keepMeaning;
+    const match = /(?:^|[,\s])timeout\s*=\s*"?(\d{1,6})/i.exec(value);
+    this.keepValue = value;
+    return (this.keepMeaning = match ? Number(match[1]) : null);
+  }
 }
 
 /** Only digits, and no more than fit exactly into a number. */
 function lengthOf(value: string): number {
   if (!/^\d{1,15}$/.test(value)) throw broken('the Content-Length is none');
   return Number(value);
-}
-
-function timeoutOf(value: string): number | null {
-  const match = /(?:^|[,\s])timeout\s*=\s*"?(\d{1,6})/i.exec(value);
-  return match ? Number(match[1]) : null;
 }

@@ -13,21 +13,26 @@ import { type Replica } from '../routes/snapshot.js';
 /** Up to this size head and body go out as one string: one copy and one system call. */
 const SMALL_BYTES = 8 * 1024;
 
-export interface AttemptParts {
+/** What an attempt is for. */
+export interface Attempted {
   req: IncomingMessage;
   res: ServerResponse;
-  requestId: string;
+  request: { requestId: string };
+}
+
+/** Who is told of an attempt. */
+export interface AttemptOwner<T extends Attempted> {
   /** The replica has begun to answer. */
-  onAnswer: () => void;
+  answered(replica: Replica): void;
   /** Called once: null when the exchange ended or the client left, otherwise the error. */
-  onEnd: (error: unknown) => void;
+  ended(one: T, replica: Replica, error: unknown): void;
 }
 
 /**
  * One request at one replica: passes the answer on as it comes, with back-pressure. The head waits for the first bytes of the
  * body as long as there is something to read, so that a short answer is one packet; a stream's head goes out alone.
  */
-export class Attempt implements AnswerHandler {
+export class Attempt<T extends Attempted> implements AnswerHandler {
   private connection: Http1Connection | null = null;
   private isLeft = false;
   private isOver = false;
@@ -36,25 +41,29 @@ export class Attempt implements AnswerHandler {
   private isHeadOut = false;
   private waitsForDrain = false;
 
-  constructor(private readonly parts: AttemptParts) {
-    parts.res.on('close', this.onClose);
+  constructor(
+    private readonly one: T,
+    private readonly replica: Replica,
+    private readonly owner: AttemptOwner<T>,
+  ) {
+    one.res.on('close', this.onClose);
   }
 
   /** Gives the request to a connection. @param maxIdleMs how long that may have been idle */
-  start(pool: Http1Pool<Replica>, replica: Replica, request: Http1Request, maxIdleMs: number): void {
-    if (this.parts.res.destroyed) return this.onClose();
+  start(pool: Http1Pool<Replica>, request: Http1Request, maxIdleMs: number): void {
+    if (this.one.res.destroyed) return this.onClose();
     try {
-      this.connection = pool.send(replica, request, this, maxIdleMs);
+      this.connection = pool.send(this.replica, request, this, maxIdleMs);
     } catch (error) {
       this.end(error);
     }
   }
 
   onHead(status: number, reason: string, fields: string[]): void {
-    const { res, requestId, onAnswer } = this.parts;
-    onAnswer();
+    const { res, request } = this.one;
+    this.owner.answered(this.replica);
     const out = responseHeaders(fields);
-    if (!hasField(out, 'x-request-id')) out.push('X-Request-Id', requestId);
+    if (!hasField(out, 'x-request-id')) out.push('X-Request-Id', request.requestId);
     // What it throws ends the exchange as an error of the app.
     res.writeHead(status, reason, out as unknown as Record<string, string>);
   }
@@ -71,7 +80,7 @@ export class Attempt implements AnswerHandler {
   }
 
   onEnd(trailers: readonly string[]): void {
-    const { req, res } = this.parts;
+    const { req, res } = this.one;
     this.connection = null;
     if (trailers.length > 0) this.addTrailers(trailers);
     const { held } = this;
@@ -91,7 +100,7 @@ export class Attempt implements AnswerHandler {
     // A body that was cut off: its client is leaving, or has broken its word about the length.
     if (error instanceof Http1Error && error.code === 'HTTP1_BODY') {
       this.isLeft = true;
-      cut(this.parts.res);
+      cut(this.one.res);
     }
     this.end(this.isLeft ? null : error);
   }
@@ -100,7 +109,7 @@ export class Attempt implements AnswerHandler {
   onQuiet(): void {
     if (this.isHeadOut) return;
     if (this.held !== null) this.sendHeld();
-    else if (this.parts.req.method !== 'HEAD') this.parts.res.flushHeaders();
+    else if (this.one.req.method !== 'HEAD') this.one.res.flushHeaders();
     this.isHeadOut = true;
   }
 
@@ -112,28 +121,28 @@ export class Attempt implements AnswerHandler {
   }
 
   private write(chunk: Buffer): void {
-    if (this.parts.res.write(chunk)) return;
+    if (this.one.res.write(chunk)) return;
     this.connection?.pause();
     if (this.waitsForDrain) return;
     this.waitsForDrain = true;
-    this.parts.res.once('drain', this.onDrain);
+    this.one.res.once('drain', () => this.drained());
   }
 
   private addTrailers(raw: readonly string[]): void {
-    const { req, res } = this.parts;
+    const { req, res } = this.one;
     // HTTP/1.1 has trailers only for those who ask, and then only in a body that has no length (RFC 9110 section 6.5.1).
     const wanted = req.httpVersionMajor > 1 || /\btrailers\b/i.test(String(req.headers.te ?? ''));
     const trailers = wanted ? responseTrailers(raw) : null;
     if (trailers) res.addTrailers(req.httpVersionMajor > 1 ? Object.fromEntries(trailers) : trailers);
   }
 
-  private readonly onDrain = (): void => {
+  private drained(): void {
     this.waitsForDrain = false;
     this.connection?.resume();
-  };
+  }
 
   private readonly onClose = (): void => {
-    if (this.parts.res.writableFinished) return;
+    if (this.one.res.writableFinished) return;
     this.isLeft = true;
     this.connection?.abort();
     this.connection = null;
@@ -143,9 +152,7 @@ export class Attempt implements AnswerHandler {
   private end(error: unknown): void {
     if (this.isOver) return;
     this.isOver = true;
-    const { res } = this.parts;
-    res.off('close', this.onClose);
-    if (this.waitsForDrain) res.off('drain', this.onDrain);
-    this.parts.onEnd(error);
+    this.one.res.off('close', this.onClose);
+    this.owner.ended(this.one, this.replica, error);
   }
 }

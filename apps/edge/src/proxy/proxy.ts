@@ -6,7 +6,7 @@ import { cut } from '../http/cut.js';
 import { requestHeaders } from '../http/headers.js';
 import { type EdgeMetrics } from '../observe/metrics.js';
 import { type LiveRoute, type Replica } from '../routes/snapshot.js';
-import { Attempt } from './attempt.js';
+import { Attempt, type AttemptOwner } from './attempt.js';
 import { Balancer } from './balancer.js';
 import { classify } from './failure.js';
 
@@ -56,7 +56,7 @@ export interface ProxyOptions {
 }
 
 /** Forwards requests to replicas: bodies are streamed both ways with back-pressure, nothing is buffered or re-encoded. */
-export class Proxy {
+export class Proxy implements AttemptOwner<Forwarding> {
   readonly balancer = new Balancer();
   private readonly reactor: Http1Reactor;
   private readonly pool: Http1Pool<Replica>;
@@ -96,8 +96,8 @@ export class Proxy {
   }
 
   /**
-   * Answers a request from a replica. Resolves when the exchange is over; rejects only when `woken.again` does, with
-   * nothing answered.
+   * Answers a request from one of a route's replicas. Nobody is told of the end but by the answer itself: a promise for each
+   * request would be one of its larger parts.
    */
   forward(
     req: IncomingMessage,
@@ -105,7 +105,34 @@ export class Proxy {
     route: Extract<LiveRoute, { kind: 'replicas' }>,
     request: ProxyRequest,
     trace: ProxyTrace,
-    woken?: Woken,
+  ): void {
+    this.attempt({
+      req,
+      res,
+      route,
+      request,
+      trace,
+      woken: undefined,
+      headers: requestHeaders(req, request),
+      tried: [],
+      pool: this.pool,
+      chosen: undefined,
+      resolve: nothing,
+      reject: nothing,
+    });
+  }
+
+  /**
+   * Answers a request from a replica that was woken for it. Resolves when the exchange is over; rejects only when
+   * `woken.again` does, with nothing answered.
+   */
+  forwardWoken(
+    req: IncomingMessage,
+    res: ServerResponse,
+    route: Extract<LiveRoute, { kind: 'replicas' }>,
+    request: ProxyRequest,
+    trace: ProxyTrace,
+    woken: Woken,
   ): Promise<void> {
     return new Promise((resolve, reject) => {
       this.attempt({
@@ -117,8 +144,8 @@ export class Proxy {
         woken,
         headers: requestHeaders(req, request),
         tried: [],
-        pool: woken?.pool ?? this.pool,
-        chosen: woken?.replica,
+        pool: woken.pool,
+        chosen: woken.replica,
         resolve,
         reject,
       });
@@ -126,27 +153,26 @@ export class Proxy {
   }
 
   private attempt(one: Forwarding): void {
-    const { req, res, request } = one;
+    const { req, request } = one;
     const replica = one.chosen ?? this.balancer.choose(one.route, one.tried) ?? one.tried.at(-1)!;
     one.tried.push(replica);
     one.trace.replicaId = replica.id;
     const method = req.method ?? 'GET';
-    new Attempt({
-      req,
-      res,
-      requestId: request.requestId,
-      onAnswer: () => this.balancer.answered(replica),
-      onEnd: (error) => {
-        if (error === null) one.resolve();
-        else this.failed(one, replica, error);
-      },
-    }).start(
+    new Attempt(one, replica, this).start(
       one.pool,
-      replica,
       { method, path: request.url, headers: one.headers, body: request.hasBody ? req : null },
       // What is repeated does not go where it may fail for the same reason.
       one.tried.length > 1 ? 0 : SAFE.has(method) ? IDLE_MS : IDLE_UNSAFE_MS,
     );
+  }
+
+  answered(replica: Replica): void {
+    this.balancer.answered(replica);
+  }
+
+  ended(one: Forwarding, replica: Replica, error: unknown): void {
+    if (error === null) one.resolve();
+    else this.failed(one, replica, error);
   }
 
   /** Tries again where nothing can have been done twice, otherwise says what went wrong. */
@@ -187,6 +213,8 @@ export class Proxy {
     one.resolve();
   }
 }
+
+const nothing = (): void => undefined;
 
 /** A request on its way, over all its attempts. */
 interface Forwarding {
