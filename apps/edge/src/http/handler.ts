@@ -257,7 +257,10 @@ export class RequestHandler {
     if (rules?.begin(res, requestId)) return undefined;
     const isFile = live.kind === 'static' && isThere(live.site, admitted.url.split('?', 1)[0]!);
     const rewritten = isFile ? null : (rules?.rewrite() ?? null);
-    const request = { ...admitted, url: rewritten?.url ?? admitted.url, secure: exchange.secure, requestId };
+    const { host, authority, hasBody } = admitted;
+    const url = rewritten?.url ?? admitted.url;
+    const { secure } = exchange;
+    const request: ProxyRequest & Admitted = { ok: true, host, authority, url, hasBody, secure, requestId };
     if (rewritten && rewritten.origin !== null) {
       const { origin } = rewritten;
       return this.parts.outside.answer(req, res, { ...request, origin });
@@ -288,9 +291,9 @@ export class RequestHandler {
         });
         return undefined;
       case 'replicas':
-        return isSleepy(live)
-          ? this.serveSleepy(req, res, live, request, exchange)
-          : this.parts.proxy.forward(req, res, live, request, exchange.trace);
+        if (isSleepy(live)) return this.serveSleepy(req, res, live, request, exchange);
+        this.parts.proxy.forward(req, res, live, request, exchange.trace);
+        return undefined;
     }
   }
 
