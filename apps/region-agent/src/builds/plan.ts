@@ -48,6 +48,8 @@ export interface BuildPlan {
   /** For install and build; the user's own win. */
   env: Readonly<Record<string, string>>;
   caches: PlanCaches;
+  /** A container engine builds the app's folder by its Dockerfile; all commands are of no use then. */
+  container?: true;
   /**
    * Says what to pack, after the build ran.
    * @throws BuildFailure when there is nothing to serve or start
@@ -61,6 +63,8 @@ export interface Look {
   spec: BuildSpec;
   appDir: string;
   tools: Toolchain;
+  /** Whether a container engine answers that builds Dockerfiles. */
+  engine(): Promise<boolean>;
   /** The explicit start command, else the `web` line of a Procfile. */
   start: string | null;
   /** The `framework` setting names this stack: it is built so, or fails. */

@@ -6,6 +6,8 @@ import { archiveLimitsFromEnv, artifactLimits, extractArchive, packFolder } from
 import { type ArtifactFacts, type BlobRef, type BuildSpec, type EnvEntry } from '@nebo/contracts';
 import { type BuildSandbox } from '../drivers/sandbox.js';
 import { type BuildIo } from '../drivers/types.js';
+import { type ContainerBuilds } from '../engine/container-builds.js';
+import { imageFacts } from '../images/image-intake.js';
 import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
 import { type Toolchain } from '../system/toolchain.js';
@@ -25,6 +27,10 @@ export interface StepParts {
   sandbox: BuildSandbox;
   tools: Toolchain;
   cache: BuildCache;
+  /** Null: there is no way to ask an engine. */
+  containers: ContainerBuilds | null;
+  /** Of the run. */
+  name: string;
   /** Folder of the run, which the build itself cannot reach. */
   dir: string;
   /** Told of what went wrong inside although the build goes on. */
@@ -79,6 +85,7 @@ export class Steps {
     const routing = await this.step('rules', () =>
       readRouting(this.tree, plan.appDir, (line) => this.say(line)),
     );
+    if (plan.container) return this.container(plan, routing);
     const work = await this.takeCache(plan);
     if (plan.install !== null)
       await this.step('install', async () => {
@@ -110,17 +117,46 @@ export class Steps {
 
   private async detect(): Promise<BuildPlan> {
     const { spec, tools } = this.parts;
-    const plan = await detect(this.tree, spec, tools);
+    const engine = async () => (await this.parts.containers?.answers()) != null;
+    const plan = await detect(this.tree, spec, tools, engine);
     this.plan = plan;
     const commands = [plan.install, plan.build].filter((command) => command !== null);
     const where = plan.appDir === '.' ? '' : ` in ${plan.appDir}`;
-    this.say(`${plan.stack}${where}: ${commands.map(short).join(', then ') || 'nothing to run'}`);
+    this.say(
+      `${plan.stack}${where}: ${commands.map(short).join(', then ') || (plan.container ? 'by its Dockerfile' : 'nothing to run')}`,
+    );
     if (plan.node || spec.nodejs_version !== null) {
       const asked = await askedNode({ tree: this.tree, appDir: plan.appDir }, spec);
       this.say(nodeWords(asked, process.versions.node));
     }
     for (const note of plan.notes) this.say(note);
     return plan;
+  }
+
+  /** By a container engine: what comes out is an image, and what follows is what all images go through. */
+  private async container(
+    plan: BuildPlan,
+    routing: ArtifactFacts['routing'],
+  ): Promise<Omit<ArtifactFacts, 'duration_ms'>> {
+    const { spec, io, dir, name } = this.parts;
+    const lines = new LineSplitter(this.redactor, (line) => this.output(line));
+    const { artifact, document } = await this.parts.containers!.build({
+      ...{ name, spec, io, dir, context: await this.tree.real(plan.appDir) },
+      say: (line) => this.say(line),
+      output: (chunk) => lines.push(chunk),
+      step: (step, work) =>
+        this.step(step, async () => {
+          try {
+            return await work();
+          } finally {
+            lines.end();
+          }
+        }),
+    });
+    return {
+      ...{ artifact, artifact_kind: 'server', stack: plan.stack, image: imageFacts(document) },
+      ...{ start_command: spec.start_command, ...(routing === undefined ? {} : { routing }) },
+    };
   }
 
   /** Null: this build has nothing to keep. */
