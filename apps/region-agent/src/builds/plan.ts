@@ -22,8 +22,11 @@ export interface ToolCache {
 /** What later builds of the app need not make again. */
 export interface PlanCaches {
   tools: readonly ToolCache[];
-  /** Folders of the tree that the build goes on with; they are not part of the artifact. */
-  tree: readonly { name: string; path: string }[];
+  /**
+   * Folders of the tree that the build goes on with; they are not part of the artifact. `inInstalled`: it lies in what is
+   * installed, and is of use only where that is taken whole.
+   */
+  tree: readonly { name: string; path: string; inInstalled?: true }[];
   /** What `install` makes: taken whole, and the step left out, while its key is the same. Null: never sound. */
   installed: { key: string; folders(): Promise<string[]> } | null;
 }

@@ -14,6 +14,7 @@ import { type Toolchain } from '../system/toolchain.js';
 import { type BuildCache, type Kept } from './cache/build-cache.js';
 import { BuildWork } from './cache/build-work.js';
 import { detect } from './detect.js';
+import { directScript } from './node/direct-script.js';
 import { fetchCommit } from './git-source.js';
 import { askedNode, nodeWords } from './node-version.js';
 import { type BuildOutput, type BuildPlan } from './plan.js';
@@ -92,7 +93,7 @@ export class Steps {
         if (work?.installed) this.say('nothing to do: what is installed is what the lock file asks for');
         else await this.run(plan.install!, plan.installDir);
       });
-    if (plan.build !== null) await this.step('build', () => this.run(plan.build!, plan.appDir));
+    if (plan.build !== null) await this.step('build', () => this.runBuild(plan.build!, plan.appDir));
     if (plan.after !== null) await this.run(plan.after, plan.appDir, true);
     const { made, artifact } = await this.step('package', async () => {
       await work?.clearTree();
@@ -254,8 +255,20 @@ export class Steps {
     else this.say(`nebo: the log is longer than ${logCap / 2 ** 20} MB, the rest of it is not kept`);
   }
 
-  /** @param quiet not worth a line of its own */
-  private async run(command: string, cwd: string, quiet = false): Promise<void> {
+  /** A script of package.json is run itself, its words in the log as npm would say them. */
+  private async runBuild(command: string, cwd: string): Promise<void> {
+    const direct = await directScript(this.tree, cwd, command);
+    if (direct === null) return this.run(command, cwd);
+    this.say(`$ ${command}`);
+    this.say(`> ${direct.script}`);
+    await this.run(direct.command, cwd, true, command);
+  }
+
+  /**
+   * @param quiet not worth a line of its own
+   * @param shown what sentences call it
+   */
+  private async run(command: string, cwd: string, quiet = false, shown = command): Promise<void> {
     if (!quiet) this.say(`$ ${command}`);
     const { log, signal } = this.parts.io;
     const lines = new LineSplitter(this.redactor, (line) => this.output(line));
@@ -273,8 +286,8 @@ export class Steps {
       const exit = await child.exited;
       lines.end();
       signal.throwIfAborted();
-      if (exit.limit) throw new BuildFailure(`"${short(command)}" was ended because it ${exit.limit}.`);
-      if (exit.code !== 0) throw new BuildFailure(`"${short(command)}" exited with code ${exit.code}.`);
+      if (exit.limit) throw new BuildFailure(`"${short(shown)}" was ended because it ${exit.limit}.`);
+      if (exit.code !== 0) throw new BuildFailure(`"${short(shown)}" exited with code ${exit.code}.`);
     } finally {
       signal.removeEventListener('abort', stop);
     }
