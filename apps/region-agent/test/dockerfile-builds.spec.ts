@@ -2,13 +2,12 @@ import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ArtifactFacts, type BuildSpec, type ReplicaFacts, type ReplicaSpec } from '@nebo/contracts';
-import { findBusybox } from '@nebo/test-kit';
+import { findBusybox, OwnEngine, ownEngineMissing } from '@nebo/test-kit';
 import { eventually, localMissing, stage, type Stage } from './agent-kit.js';
-import { engineMissing, OwnEngine } from './own-engine.js';
 import { buildOf, plain, secret } from './sources.js';
 
 const busybox = await findBusybox();
-const missing = (await localMissing()) ?? busybox.reason ?? engineMissing();
+const missing = (await localMissing()) ?? busybox.reason ?? ownEngineMissing();
 
 /** A Docker daemon of the test's own builds real Dockerfiles, whose images the region runs without it. */
 (missing === null ? describe : describe.skip)(
@@ -27,8 +26,8 @@ const missing = (await localMissing()) ?? busybox.reason ?? engineMissing();
       await chmod(join(root, 'bin/busybox'), 0o755);
       for (const name of ['sh', 'cat', 'echo', 'sleep', 'ls', 'dd', 'httpd', 'id', 'wget', 'seq'])
         await symlink('busybox', join(root, 'bin', name));
-      await engine.import('base:1', root, ['ENV PATH=/bin']);
-      await engine.import('base:triggers', root, ['ONBUILD ADD http://127.0.0.1/x /x']);
+      await engine.import('base:1', root, 'ENV PATH=/bin');
+      await engine.import('base:triggers', root, 'ONBUILD ADD http://127.0.0.1/x /x');
       await rm(root, { recursive: true });
       process.env['NEBO_CONTAINER_ENGINE'] = engine.socket;
       on = await stage('local', { diskBytes: 64 * 1024 * 1024, memoryBytes: 256 * 1024 * 1024 });
@@ -178,7 +177,7 @@ const missing = (await localMissing()) ?? busybox.reason ?? engineMissing();
     }, 90_000);
 
     it('lines that look like the engine’s own remove nothing of others', async () => {
-      const [other] = (await engine.client.json<{ Id: string }[]>('GET', '/images/json'))!;
+      const [other] = JSON.parse((await engine.call('GET', '/images/json')).text) as { Id: string }[];
       const short = other!.Id.replace('sha256:', '').slice(0, 12);
       const id = await want({
         Dockerfile: `FROM base:1\nRUN echo ' ---> ${short}' && echo ' ---> Running in ${short}' && exit 1\n`,
