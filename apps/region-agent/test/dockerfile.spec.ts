@@ -29,6 +29,8 @@ describe('a Dockerfile', () => {
     expect([...file.args]).toEqual(['VERSION', 'OTHER', 'BASE', 'TOKEN']);
     expect(file.images).toEqual(['node:26', 'tools:3']);
     expect(read('ARG A\nFROM ${A:-debian:12}').images).toEqual(['debian:12']);
+    expect(read('ARG A=12\nARG B="debian:$A"\nFROM $B').images).toEqual(['debian:12']);
+    expect(() => read('ARG A=1\nFROM ${A:+debian}')).toThrow(BuildFailure);
     expect(() => read('ARG A\nFROM $A')).toThrow(/line 2 .*which image "\$A" means cannot be known/);
   });
 

@@ -1,9 +1,9 @@
 import { execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, open, readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
@@ -34,8 +34,11 @@ export class OwnEngine {
     const log = await open(join(dir, 'log'), 'a');
     // --kill-child: whatever ends this process ends the daemon, its containers and their mounts with the namespaces.
     const flags = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
+    const group = `/${basename(dir)}`;
     const options = [
       ...['--data-root', join(dir, 'data'), '--exec-root', join(dir, 'exec'), '--pidfile', join(dir, 'pid')],
+      // Not among the groups of an engine that the machine has.
+      ...['--cgroup-parent', group],
       ...['--bridge', 'none', '--iptables=false', '--ip6tables=false', '--host', `unix://${socket}`],
     ];
     const daemon = spawn('unshare', [...flags, 'dockerd', ...options], { stdio: ['ignore', log.fd, log.fd] });
@@ -44,6 +47,9 @@ export class OwnEngine {
     const engine = new OwnEngine(socket, async () => {
       daemon.kill('SIGKILL');
       await exited;
+      for (const controller of await readdir('/sys/fs/cgroup'))
+        await rmdir(join('/sys/fs/cgroup', controller, group)).catch(() => undefined);
+      await rmdir(join('/sys/fs/cgroup', group)).catch(() => undefined);
       await rm(dir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
     });
     for (const until = Date.now() + startMs; ; await sleep(100)) {

@@ -214,16 +214,21 @@ async function measured(cpu, work) {
 }
 
 /**
- * Counts processor time of this process and everything below it, sandboxes too, which the kernel does not count as its
- * children: by a group of its own (version 1), or by adding the groups of the agent's sandboxes (version 2).
+ * Counts processor time of this process and everything below it, and of the agent's sandboxes, which have groups of their own: by a group
+ * for the former (version 1), or what the kernel says of children (version 2).
  */
 function cpuMeter(tag) {
-  for (const folder of ['cpuacct', 'cpu,cpuacct'])
+  const usage = (folder) => {
+    const file = `${folder}/cpuacct.usage`;
+    return existsSync(file) ? Number(readFileSync(file, 'utf8')) / 1e9 : 0;
+  };
+  for (const name of ['cpuacct', 'cpu,cpuacct'])
     try {
-      const group = `/sys/fs/cgroup/${folder}/nebo-bench-${process.pid}`;
+      const root = `/sys/fs/cgroup/${name}`;
+      const group = `${root}/nebo-bench-${process.pid}`;
       mkdirSync(group);
       writeFileSync(join(group, 'cgroup.procs'), String(process.pid));
-      return () => Number(readFileSync(join(group, 'cpuacct.usage'), 'utf8')) / 1e9;
+      return () => usage(group) + usage(`${root}/nebo-${tag}`);
     } catch {
       // Another place, or version 2.
     }

@@ -47,7 +47,7 @@ export function readDockerfile(text: string, values: ReadonlyMap<string, string>
         const [name = '', ...preset] = part.split('=');
         args.add(name);
         const value = values.get(name) ?? (preset.length > 0 ? preset.join('=') : undefined);
-        if (!inStage && value !== undefined) globals.set(name, value.replace(/["']/g, ''));
+        if (!inStage && value !== undefined) globals.set(name, expanded(value, globals));
       }
     } else if (word === 'FROM') {
       const [image = '', as, name] = wordsOf(rest).filter((part) => !part.startsWith('--'));
@@ -144,16 +144,19 @@ function flagsOf(rest: string): string[] {
 
 /** `$NAME`, `${NAME}` and `${NAME:-value}` as FROM knows them. @throws BuildFailure for anything else */
 function substituted(text: string, values: ReadonlyMap<string, string>, line: number): string {
-  const plain = text
-    .replace(/["']/g, '')
-    .replace(
-      /\$(?:\{(\w+)(?::?-([^}$]*))?\}|(\w+))/g,
-      (_all, braced: string | undefined, preset: string | undefined, bare: string | undefined) =>
-        values.get(braced ?? bare ?? '') ?? preset ?? '',
-    );
+  const plain = expanded(text, values);
   if (plain === '' || plain.includes('$'))
     throw new BuildFailure(
       `line ${line} of the Dockerfile: which image "${text}" means cannot be known. Give the ARG before the first FROM a value.`,
     );
   return plain;
 }
+
+const expanded = (text: string, values: ReadonlyMap<string, string>): string =>
+  text
+    .replace(/["']/g, '')
+    .replace(
+      /\$(?:\{(\w+)(?::?-([^}$]*))?\}|(\w+))/g,
+      (_all, braced: string | undefined, preset: string | undefined, bare: string | undefined) =>
+        values.get(braced ?? bare ?? '') ?? preset ?? '',
+    );
