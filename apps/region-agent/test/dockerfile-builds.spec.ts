@@ -1,9 +1,11 @@
-import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { chmod, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ArtifactFacts, type BuildSpec, type ReplicaFacts, type ReplicaSpec } from '@nebo/contracts';
 import { findBusybox, OwnEngine, ownEngineMissing } from '@nebo/test-kit';
 import { eventually, localMissing, stage, type Stage } from './agent-kit.js';
+import { homeTag } from '../src/system/runs.js';
 import { buildOf, plain, secret } from './sources.js';
 
 const busybox = await findBusybox();
@@ -30,7 +32,9 @@ const missing = (await localMissing()) ?? busybox.reason ?? ownEngineMissing();
       await engine.import('base:triggers', root, 'ONBUILD ADD http://127.0.0.1/x /x');
       await rm(root, { recursive: true });
       process.env['NEBO_CONTAINER_ENGINE'] = engine.socket;
-      on = await stage('local', { diskBytes: 64 * 1024 * 1024, memoryBytes: 256 * 1024 * 1024 });
+      on = await stage('local', {
+        ...{ diskBytes: 64 * 1024 * 1024, memoryBytes: 256 * 1024 * 1024, processes: 60 },
+      });
       before = await engine.things();
     }, 120_000);
     afterAll(async () => {
@@ -161,6 +165,17 @@ const missing = (await localMissing()) ?? busybox.reason ?? ownEngineMissing();
       },
       60_000,
     );
+
+    it('a step that starts too many processes is ended with that reason', async () => {
+      const many = 'for i in $(seq 1 200); do sleep 30 & done; echo all of them';
+      const id = await want({ Dockerfile: `FROM base:1\nRUN ${many}\n` });
+      expect((await end(id, 'error')).reason).toMatch(
+        /^build: .* It may have started more than 60 processes\.$/,
+      );
+      expect(log(id)).not.toMatch(/^all of them$/m);
+      for (const controller of await readdir('/sys/fs/cgroup'))
+        expect(existsSync(`/sys/fs/cgroup/${controller}/nebo-${homeTag(on.home)}-engine`)).toBe(false);
+    }, 60_000);
 
     it('a step that fills the disk by many files is ended', async () => {
       const fill = 'for i in $(seq 1 12); do dd if=/dev/zero of=/$i bs=1M count=10; done';

@@ -8,6 +8,7 @@ import { type LogWriter } from '../src/log/log-shipper.js';
 import { ContainerBuilds, type ContainerOrder } from '../src/engine/container-builds.js';
 import { ContainerEngines, findEngine } from '../src/engine/engines.js';
 import { engineSettings } from '../src/engine/settings.js';
+import { StepGroups } from '../src/engine/step-groups.js';
 import { ImageIntake } from '../src/images/image-intake.js';
 import { defaultImageLimits } from '../src/images/image-limits.js';
 import { ArtifactCache } from '../src/replicas/artifact-cache.js';
@@ -47,6 +48,7 @@ describe('builds by an engine that fails', () => {
     builds = new ContainerBuilds({
       ...{ engines, intake, limits: { ...limits, wallMs }, imageLimits: defaultImageLimits },
       ...{ allow: parseAllowList(''), dir: join(dir, 'notes'), tag: 'abc123', log: testLog },
+      groups: new StepGroups(null, 'nebo-abc123-engine', join(dir, 'no-groups')),
     });
     return builds;
   };

@@ -7,6 +7,7 @@ import { HostBuildDriver } from '../builds/build-driver.js';
 import { BuildCache, type CacheLimits } from '../builds/cache/build-cache.js';
 import { cacheLimits } from '../builds/cache/settings.js';
 import { ContainerBuilds } from '../engine/container-builds.js';
+import { StepGroups } from '../engine/step-groups.js';
 import { ContainerEngines } from '../engine/engines.js';
 import { type EngineSettings, engineSettings } from '../engine/settings.js';
 import { ImageBuildDriver } from '../images/image-builds.js';
@@ -157,6 +158,7 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
   const containers = new ContainerBuilds({
     ...{ engines, intake, limits, imageLimits, allow: registries.allow, log },
     ...{ dir: join(home, 'engine-builds'), tag: runs.tag },
+    groups: new StepGroups(await ownGroups(`${runs.tag}-engine`), `nebo-${runs.tag}-engine`),
   });
   const made = { host: builds, runs, tools, cache: kept, containers, log };
   return {
@@ -183,13 +185,18 @@ function registryAccess(): { client: SafeClient; allow: AllowList } {
   return { allow, client: createSafeClient({ allow, ports: registryPorts, httpsOnly: true }) };
 }
 
+/** Groups of their own: those of builds and replicas are emptied when an agent starts. */
+async function ownGroups(tag: string): Promise<Cgroups | null> {
+  const mounts = await readFile('/proc/self/mounts', 'utf8').catch(() => '');
+  const hierarchy = process.getuid?.() === 0 ? await findHierarchy(mounts) : null;
+  return hierarchy && new Cgroups(hierarchy, tag);
+}
+
 async function localMachines(
   { home, runs, log, images, machineGraceMs }: CreateDriversOptions,
   { taps }: NetworkDriver,
 ): Promise<MachineDriver> {
-  const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
-  // Groups of their own: those of builds and replicas are emptied when an agent starts.
-  const cgroups = hierarchy ? new Cgroups(hierarchy, `${runs.tag}-vm`) : null;
+  const cgroups = await ownGroups(`${runs.tag}-vm`);
   return new LocalMachineDriver({
     ...{ dir: join(home, 'vms'), tag: runs.tag, images: images ?? imagesFolder(), taps, cgroups, log },
     ...(machineGraceMs === undefined ? {} : { graceMs: machineGraceMs }),

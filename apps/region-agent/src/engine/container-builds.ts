@@ -18,6 +18,7 @@ import { type ContainerEngines, type Engine } from './engines.js';
 import { IgnoreFile } from './ignore-file.js';
 import { storeImageArchive } from './image-archive.js';
 import { ProgressReader } from './progress.js';
+import { type StepGroup, type StepGroups } from './step-groups.js';
 import { BuildTraces } from './traces.js';
 import { watchDisk } from './watch-disk.js';
 
@@ -27,6 +28,7 @@ export interface ContainerBuildParts {
   limits: BuildLimits;
   imageLimits: ImageLimits;
   allow: AllowList;
+  groups: StepGroups;
   /** Folder for notes about what is in the engine. */
   dir: string;
   /** Of this agent. */
@@ -99,18 +101,21 @@ export class ContainerBuilds {
     const traces = BuildTraces.begin(dir, tag, order.name);
     this.active.add(order.name);
     try {
-      await order.step('build', () => this.run(order, engine, traces));
+      const group = await this.parts.groups.open(engine, order.name, this.parts.limits);
+      await order.step('build', () => this.run(order, engine, traces, group));
       return await order.step('export', () => this.take(order, engine, traces));
     } finally {
-      // An engine that went cannot be asked; what is left in it goes when it is back.
-      await traces.remove(engine.client).catch((error: unknown) => {
-        this.parts.log.warn({ image: traces.image, error: String(error) }, 'a build is left in the engine');
-      });
+      await this.clear(traces, engine);
       this.active.delete(order.name);
     }
   }
 
-  private async run(order: ContainerOrder, engine: Engine, traces: BuildTraces): Promise<void> {
+  private async run(
+    order: ContainerOrder,
+    engine: Engine,
+    traces: BuildTraces,
+    group: StepGroup | null,
+  ): Promise<void> {
     const { spec, io, say } = order;
     const { client } = engine;
     const tree = new SourceTree(order.context);
@@ -127,9 +132,12 @@ export class ContainerBuilds {
     const args = Object.fromEntries([...values].filter(([name]) => file.args.has(name)));
     const failure = new AbortController();
     const signal = AbortSignal.any([io.signal, failure.signal]);
-    const seen = { error: null as string | null, container: null as string | null };
+    const seen = { error: null as string | null, container: null as string | null, forks: false };
     const reader = new ProgressReader({
-      text: (part) => order.output(Buffer.from(part)),
+      text: (part) => {
+        order.output(Buffer.from(part));
+        seen.forks ||= forkRefused.test(part);
+      },
       image: (id) => traces.made(id),
       container: (id) => (seen.container = id),
       error: (message) => (seen.error = message),
@@ -137,7 +145,7 @@ export class ContainerBuilds {
     const watch = watchDisk(client, () => seen.container, this.parts.limits.diskBytes, signal);
     void watch.then((words) => words !== null && failure.abort(new BuildFailure(words)));
     try {
-      const query = this.query(order.name, engine, traces, args);
+      const query = { ...this.query(order.name, engine, traces, args), cgroupparent: group?.path };
       const answer = await client.open('POST', '/build', { query, body: packed, signal });
       for await (const chunk of client.bytes(answer, signal)) {
         reader.push(chunk);
@@ -148,7 +156,11 @@ export class ContainerBuilds {
       failure.abort();
       await watch;
     }
-    if (seen.error !== null) throw new BuildFailure(this.errorWords(seen.error));
+    if (seen.error === null) return;
+    // The kernel counts refused forks in the container's own group, which is gone by now.
+    const processes =
+      group && seen.forks ? ` It may have started more than ${this.parts.limits.processes} processes.` : '';
+    throw new BuildFailure(`${this.errorWords(seen.error)}${processes}`);
   }
 
   /** The folder as the engine gets it; Dockerfile and .dockerignore go along whatever the latter says. */
@@ -211,13 +223,24 @@ export class ContainerBuilds {
     return `${words}${/[.!]$/.test(words) ? '' : '.'}${limits[code ?? ''] ?? ''}`;
   }
 
-  private async sweep({ client }: Engine): Promise<void> {
-    for (const traces of BuildTraces.leftOver(this.parts.dir, this.active))
-      await traces.remove(client).catch((error: unknown) => {
-        this.parts.log.warn({ image: traces.image, error: String(error) }, 'a build is left in the engine');
-      });
+  private async sweep(engine: Engine): Promise<void> {
+    for (const traces of BuildTraces.leftOver(this.parts.dir, this.active)) await this.clear(traces, engine);
+  }
+
+  /** An engine that went cannot be asked; what is left in it goes when it is back. */
+  private async clear(traces: BuildTraces, { client }: Engine): Promise<void> {
+    try {
+      await traces.remove(client);
+      // Behind the containers, which are in it.
+      await this.parts.groups.remove(traces.name);
+    } catch (error) {
+      this.parts.log.warn({ image: traces.image, error: String(error) }, 'a build is left in the engine');
+    }
   }
 }
+
+/** What programs say then. */
+const forkRefused = /can(?:'|no)t fork|(?:fork|thread).{0,40}resource temporarily unavailable/i;
 
 const goneWords =
   'The container engine of this region does not answer any more. Deploy again; if it stays so, its operator has to look after it.';

@@ -1,5 +1,5 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { sleep } from '../system/timing.js';
 import { type EngineClient, EngineRefused } from './client.js';
 
@@ -60,6 +60,11 @@ export class BuildTraces {
       }
     }
     return found;
+  }
+
+  /** Of the build's run. */
+  get name(): string {
+    return basename(this.file, '.json');
   }
 
   get image(): string {
