@@ -189,6 +189,7 @@ export class RegionAgent {
       this.runRecords.start(),
     ]);
     await this.door?.start();
+    await this.drivers.engines?.start();
     this.current = { ...this.current, state: 'connecting', drivers: { ...this.drivers.choices } };
     this.loop = this.follow().catch((error: unknown) => {
       log.error({ error: String((error as Error)?.stack ?? error) }, 'the agent ended by an error');
@@ -225,6 +226,7 @@ export class RegionAgent {
     await this.door?.stop();
     await this.loop;
     await Promise.all([this.workers.stop(), this.networkWorkers.stop(), this.machineWorkers.stop()]);
+    this.drivers?.engines?.stop();
     await this.drivers?.replicas.stop();
     await this.drivers?.meter.stop(graceMs);
     if (state === 'stopped' && this.options.endsAll) {
