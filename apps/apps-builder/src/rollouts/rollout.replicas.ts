@@ -78,3 +78,9 @@ export function targetOf(app: RolloutApp, revision: RolloutRevision): RouteTarge
   const replicas = serving.map(({ id, host, port }) => ({ id, host: host!, port: port! }));
   return replicas.length > 0 ? { kind: 'replicas', replicas } : nothing('no replica of the app is ready');
 }
+
+/** Whether a time that is so many milliseconds ahead has come; null: there is none. */
+export const isDue = (inMs: number | null): boolean => inMs !== null && inMs <= 0;
+
+export const revisionOf = (app: RolloutApp, id: string | null): RolloutRevision | null =>
+  app.revisions.find((revision) => revision.id === id) ?? null;
