@@ -154,6 +154,7 @@ export function createEdge(options: EdgeOptions): Edge {
     options.source,
     store,
     new RouteFile(join(folder, 'routes.json'), logger),
+    join(folder, 'id'),
     tuning,
     logger,
     metrics,

@@ -83,20 +83,23 @@ describe('targetRouteSource', () => {
     cleanup.add(() => target.close());
     const source = targetRouteSource(target, signer);
     const { signal } = new AbortController();
-    expect((await source.fetchRoutes('6', signal, 30_000)).version).toBe('7');
-    await source.fetchRoutes(null, signal, 0);
+    expect((await source.fetchRoutes('6', signal, 30_000, 'e1')).version).toBe('7');
+    await source.fetchRoutes(null, signal, 0, 'e1');
     expect((await source.fetchArtifact('ab', signal)).setEncoding('utf8').read).toBeDefined();
     await source.confirm!(
       '7',
       [{ host: 'a.org', app_id: 'x', account_id: 'y', build_id: 'b', target: { kind: 'none', reason: '' } }],
       signal,
+      'e1',
     );
+    await source.leave!('e1', signal);
     await expect(source.fetchArtifact('missing', signal)).rejects.toThrow('answered 404');
     expect(calls).toEqual([
-      'GET /internal/v1/routes?wait=30&since=6 edge ',
-      'GET /internal/v1/routes?wait=0 edge ',
+      'GET /internal/v1/routes?wait=30&edge=e1&since=6 edge ',
+      'GET /internal/v1/routes?wait=0&edge=e1 edge ',
       'GET /internal/v1/blobs/ab edge ',
-      'POST /internal/v1/routes/applied edge {"version":"7","routes":[{"host":"a.org","build_id":"b"}]}',
+      'POST /internal/v1/routes/applied edge {"version":"7","edge":"e1","routes":[{"host":"a.org","build_id":"b"}]}',
+      'DELETE /internal/v1/edges/e1 edge ',
       'GET /internal/v1/blobs/missing edge ',
     ]);
   });

@@ -7,6 +7,7 @@ import type { Sql } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import { says } from '../events.js';
 import { lockApp, makeRevision } from '../rollouts/rollout.rows.js';
+import { cancelledOnRequest } from './build.rows.js';
 
 /** A build as its life sees it. */
 export interface LivingBuild {
@@ -89,7 +90,8 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
 
   @State()
   cancelled(build: LivingBuild): Outcome {
-    return this.end((tx) => this.finish(tx, build, 'cancelled', null));
+    const why = build.app_deleted ? 'the app was deleted' : cancelledOnRequest;
+    return this.end((tx) => this.finish(tx, build, 'cancelled', why));
   }
 
   @State()
@@ -132,7 +134,7 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
 
   private async succeed(tx: Sql, build: LivingBuild): Promise<void> {
     const app = await lockApp(tx, build.app_id);
-    if (app === null) return this.finish(tx, build, 'cancelled', null);
+    if (app === null) return this.finish(tx, build, 'cancelled', 'the app was deleted');
     const facts = build.observed_facts as ArtifactFacts;
     await tx.query(
       `update build set artifact_sha256 = $2, artifact_bytes = $3::bigint, artifact_kind = $4, start_command = $5, stack = $6, routing = $7::jsonb,

@@ -24,7 +24,7 @@ import { says, sayAct } from '../events.js';
 import type { App, Build } from '../generated/prisma/client.js';
 import { Store, type Tx } from '../shared/prisma.js';
 import { type CommitSource, SourcesService } from '../sources/sources.service.js';
-import { beginBuild, type BuildSource } from './build.rows.js';
+import { beginBuild, type BuildSource, cancelledOnRequest } from './build.rows.js';
 import { buildRecord, deployResult } from './build.mapper.js';
 
 /** Builds: what starts and stops them, and what is shown of them. Their life is in `build.lifecycle.ts`. */
@@ -173,10 +173,11 @@ export class BuildsService {
         await sql.query(
           `update build set gone = true, generation = generation + 1,
              status = case when status = 'queued' then 'cancelled' else status end,
+             error = case when status = 'queued' then $2 else error end,
              finished_at = case when status = 'queued' then now() else finished_at end,
              log_done = log_done or (status = 'queued' and observed_state is null)
            where id = $1::uuid and not gone and status in ('queued', 'building')`,
-          [before.id],
+          [before.id, cancelledOnRequest],
         );
         await wake(sql, 'build', before.id);
         const build = await db.build.findUniqueOrThrow({ where: { id: before.id } });
@@ -184,7 +185,13 @@ export class BuildsService {
           await say(
             sql,
             says.buildFinished(
-              { build_id: build.id, app_id: app.id, status: 'cancelled', error: null, duration_ms: null },
+              {
+                build_id: build.id,
+                app_id: app.id,
+                status: 'cancelled',
+                error: build.error,
+                duration_ms: null,
+              },
               { account: app.account_id },
             ),
           );

@@ -1,8 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { say } from '@nebo/bus';
-import type { RouteTarget } from '@nebo/contracts';
 import type { Sql } from '@nebo/persistence';
-import { says } from '../events.js';
 import { orderPort } from '../networks/port.rows.js';
 
 /** An app as its rollout sees it, with all that it consists of. */
@@ -188,47 +185,6 @@ export async function postponeRetirement(tx: Sql, ids: readonly string[], drainM
     `update replica set retire_at = now() + $2::int * interval '1 millisecond' where id = any($1::uuid[]) and not gone`,
     [ids, drainMs],
   );
-}
-
-/**
- * Sets what the edge serves for all hosts of an app that are shown to be its own. Unchanged routes stay untouched, so calling
- * it again costs the edge nothing.
- */
-export async function writeRoutes(
-  tx: Sql,
-  app: { id: string; account_id: string },
-  buildId: string | null,
-  target: RouteTarget,
-): Promise<void> {
-  const written = await tx.query<{ host: string }>(
-    `insert into route (host, account_id, app_id, build_id, target)
-     select host, account_id, app_id, $2::uuid, $3::jsonb from app_domain where app_id = $1::uuid and verified_at is not null
-       for share
-     on conflict (host) do update set account_id = excluded.account_id, app_id = excluded.app_id, build_id = excluded.build_id,
-       target = excluded.target, removed_at = null
-     where (route.app_id, route.build_id, route.target, route.removed_at)
-       is distinct from (excluded.app_id, excluded.build_id, excluded.target, null::timestamptz)
-     returning host`,
-    [app.id, buildId, JSON.stringify(target)],
-  );
-  const removed = await tx.query<{ host: string }>(
-    `update route set removed_at = now() where app_id = $1::uuid and removed_at is null
-       and not exists (select 1 from app_domain d where d.host = route.host and d.app_id = $1::uuid and d.verified_at is not null)
-     returning host`,
-    [app.id],
-  );
-  const hosts = [...written, ...removed].map(({ host }) => host);
-  if (hosts.length > 0)
-    await say(tx, says.routeChanged({ app_id: app.id, hosts }, { account: app.account_id }));
-}
-
-/** Whether an edge serves all routes of an app as they are now. */
-export async function routesConfirmed(tx: Sql, appId: string): Promise<boolean> {
-  const [row] = await tx.query<{ open: number }>(
-    `select count(*)::int as open from route where app_id = $1::uuid and removed_at is null and (change is null or confirmed < change)`,
-    [appId],
-  );
-  return row!.open === 0;
 }
 
 /**
