@@ -38,7 +38,7 @@ const proofs = {
     specs: ['src/llhttp.spec.ts'],
     size: 100_000,
     shown: (n) =>
-      `${n} answers of HTTP/1.1, two thirds of them mutated, in random pieces: nothing is taken that llhttp refuses, what both take is the same octet by octet, and where more is refused it is for one of six named reasons`,
+      `${n} answers of HTTP/1.1, two thirds of them mutated, in random pieces: nothing is taken that llhttp refuses, what both take is the same octet by octet, and where more is refused it is for a named reason`,
   },
   inference: {
     project: 'apps/inference-router',

@@ -56,6 +56,7 @@ function byNode(pieces: readonly Buffer[], isHead: boolean): Promise<Outcome> {
 const stricter = new Set([
   'there is a transfer coding other than chunked',
   'the reason has an octet that it may not have',
+  'the status is none',
   'the answer is not one of HTTP/1',
   'the extension of a chunk is malformed',
   'a trailer says how long the body is',
