@@ -74,8 +74,9 @@ export class Http1Connection implements AnswerSink {
       callback: (size) => (this.onRead(size), true),
     });
     this.due = reactor.in(times.connectMs);
+    const isTls = 'encrypted' in this.socket;
     this.socket
-      .once('connect', () => this.onConnect())
+      .once(isTls ? 'secureConnect' : 'connect', () => this.onConnect())
       .on('drain', () => this.upload?.drained())
       .on('end', () => this.onEndOfInput())
       .on('error', (error) => this.onSocketError(error))

@@ -1,6 +1,8 @@
-import { Socket } from 'node:net';
+import { type AddressInfo, Socket } from 'node:net';
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { PassThrough, Readable } from 'node:stream';
 import { answering, ask, Noted, pool, serve, type Undo, until } from '../test/server.js';
+import { selfSigned } from '../test/certificate.js';
 
 const undo: Undo = [];
 afterEach(() => {
@@ -151,6 +153,36 @@ describe('connections', () => {
     for (const expected of ['ok', 'no', 'ok', 'no'])
       expect((await ask(on, servers[expected === 'ok' ? 0 : 1]!.port).done).body).toBe(expected);
     expect(servers.map(({ sockets }) => sockets.length)).toEqual([1, 1]);
+  });
+
+  it('over TLS; a handshake that fails has sent nothing', async () => {
+    const { cert, key } = await selfSigned();
+    const heard: string[] = [];
+    const server = createTlsServer({ cert, key }, (socket) => {
+      socket
+        .on('error', () => undefined)
+        .on('data', (chunk: Buffer) => {
+          heard.push(chunk.toString());
+          socket.write(OK);
+        });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    undo.push(() => server.close());
+    const { port } = server.address() as AddressInfo;
+    const on = (ca: string[]) =>
+      pool(undo, {
+        connect: ({ host, port: to }, onread) => {
+          // The option is Node's, and not known to its types.
+          const options = { host, port: to, onread, ca, servername: 'app.test' };
+          return connectTls(options);
+        },
+      });
+    const trusting = on([cert]);
+    for (let turn = 0; turn < 3; turn += 1) expect((await ask(trusting, port).done).body).toBe('ok');
+    expect([heard.length, trusting.size]).toEqual([3, 1]);
+    const body = Readable.from([Buffer.from('secret')]);
+    expect(await codeOf(ask(on([]), port, { method: 'POST', body }))).toBe('DEPTH_ZERO_SELF_SIGNED_CERT');
+    expect(heard.join('')).not.toContain('POST');
   });
 
   it('destroyed, all are closed, what is under way fails, and none is kept', async () => {

@@ -49,7 +49,7 @@ interface Exchange {
   secure: boolean;
   kind: AnswerKind;
   host: string | null;
-  path: string;
+  url: string;
   live: LiveRoute | null;
   trace: ProxyTrace;
   remote: string;
@@ -77,7 +77,7 @@ export class RequestHandler {
     connection: Connection,
     settled?: (req: IncomingMessage, res: ServerResponse) => void,
   ): void {
-    const exchange = begin(req, connection.secure);
+    const exchange = begin(req, connection.secure, this.parts.onAccess !== undefined);
     res.on('close', () => {
       settled?.(req, res);
       this.finish(req, res, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange);
@@ -103,7 +103,7 @@ export class RequestHandler {
   async upgrade(req: IncomingMessage, client: WebSocketClient, connection: Connection): Promise<void> {
     client.stream.on('error', () => undefined);
     const { secure } = connection;
-    const exchange = begin(req, secure);
+    const exchange = begin(req, secure, this.parts.onAccess !== undefined);
     const plainly = (): ServerResponse => {
       const res = client.plainly();
       res.once('close', () =>
@@ -352,7 +352,7 @@ export class RequestHandler {
       request_id: exchange.requestId,
       method: req.method ?? '',
       host: exchange.host,
-      path: exchange.path,
+      path: exchange.url.split('?', 1)[0]!,
       secure: exchange.secure,
       remote: exchange.remote,
       user_agent: req.headers['user-agent'] ?? null,
@@ -379,24 +379,25 @@ export class RequestHandler {
 /** For the server's `shouldUpgradeCallback`. */
 export { wantsWebSocket };
 
-function begin(req: IncomingMessage, secure: boolean): Exchange {
+/** @param isLogged whether what only the access log needs is looked up */
+function begin(req: IncomingMessage, secure: boolean, isLogged: boolean): Exchange {
   return {
     began: performance.now(),
     requestId: givenRequestId(req) ?? randomUUID(),
     secure,
     kind: 'edge',
     host: null,
-    path: '',
+    url: '',
     live: null,
     trace: { replicaId: null, retries: 0 },
-    remote: clientAddress(req),
-    bytesBefore: req.httpVersionMajor > 1 ? 0 : (req.socket.bytesWritten ?? 0),
+    remote: isLogged ? clientAddress(req) : '',
+    bytesBefore: isLogged && req.httpVersionMajor < 2 ? (req.socket.bytesWritten ?? 0) : 0,
   };
 }
 
 function note(exchange: Exchange, admitted: Admitted, live: LiveRoute | null): void {
   exchange.host = admitted.host;
-  exchange.path = admitted.url.split('?', 1)[0]!;
+  exchange.url = admitted.url;
   exchange.live = live;
   exchange.kind = live?.kind ?? 'edge';
 }
