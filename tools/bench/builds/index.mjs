@@ -175,7 +175,7 @@ async function build(driver, app, { source, archive }) {
 /** As a person would: a fresh folder, a fresh home, nothing cached. */
 async function byHand({ hand, output }, archive, dir, proxy) {
   const src = join(dir, 'src');
-  for (const folder of [src, join(dir, 'home')]) mkdirSync(folder, { recursive: true });
+  for (const folder of [src, join(dir, 'home'), join(dir, 'tmp')]) mkdirSync(folder, { recursive: true });
   writeFileSync(join(dir, 'source.tgz'), archive);
   const ways = ['HTTP_PROXY', 'HTTPS_PROXY', 'http_proxy', 'https_proxy', 'npm_config_proxy'];
   const env = {
@@ -184,6 +184,8 @@ async function byHand({ hand, output }, archive, dir, proxy) {
     ...{ NO_PROXY: 'localhost,127.0.0.1', no_proxy: 'localhost,127.0.0.1', NEXT_TELEMETRY_DISABLED: '1' },
     ...{ NODE_USE_ENV_PROXY: '1', FORCE_COLOR: '1' },
     HOME: join(dir, 'home'),
+    // npm, TypeScript and Vite keep compiled code there.
+    TMPDIR: join(dir, 'tmp'),
     CI: '1',
     GOCACHE: join(dir, 'go'),
     npm_config_cache: join(dir, 'npm'),
