@@ -66,7 +66,12 @@ export class V1App {
   current_build_id!: string | null;
   @StrField({ nullable: true, optional: true })
   deploy_state!: string | null;
-  @StrField({ nullable: true, optional: true })
+  @StrField({
+    nullable: true,
+    optional: true,
+    description:
+      'Runs once in each deployed version before it serves; when it fails, the version does not. For apps that have a server',
+  })
   predeploy_command!: string | null;
   @StrField({ nullable: true, optional: true })
   readiness_path!: string | null;
@@ -132,7 +137,13 @@ export class V1AppCreate {
   start_command?: string | null;
   @StrField({ nullable: true, optional: true, max: 500 })
   output_directory?: string | null;
-  @StrField({ nullable: true, optional: true, max: 2000 })
+  @StrField({
+    nullable: true,
+    optional: true,
+    max: 2000,
+    description:
+      'Runs once in each deployed version before it serves; when it fails, the version does not. For apps that have a server',
+  })
   predeploy_command?: string | null;
   @StrField({ nullable: true, optional: true, max: 1000, pattern: readinessPath })
   readiness_path?: string | null;
@@ -154,7 +165,13 @@ export class V1AppUpdate {
   name?: string | null;
   @StrField({ nullable: true, optional: true, max: 500 })
   docker_image?: string | null;
-  @StrField({ nullable: true, optional: true, max: 2000 })
+  @StrField({
+    nullable: true,
+    optional: true,
+    max: 2000,
+    description:
+      'Runs once in each deployed version before it serves; when it fails, the version does not. For apps that have a server',
+  })
   predeploy_command?: string | null;
   @StrField({ nullable: true, optional: true, max: 1000, pattern: readinessPath })
   readiness_path?: string | null;
