@@ -156,8 +156,8 @@ export class BuildsService {
   /**
    * Has an earlier build serve again: its artifact as it is, with the variables and the size of today. Nothing is built, and the
    * command before a deploy is not run: it belongs to a version's first deploy.
-   * @throws ApiError 404, 409 `no_artifact` for a build that made nothing, `build_is_live` for the one that serves, `deploy_in_progress`
-   *   for the one that is rolling
+   * @throws ApiError 404, 409 `no_artifact` for a build that made nothing, `predeploy_failed` for one whose command did not end well,
+   *   `build_is_live` for the one that serves, `deploy_in_progress` for the one that is rolling
    */
   async rollback(
     caller: KeyIdentity,
@@ -176,6 +176,15 @@ export class BuildsService {
           throw conflict(
             'no_artifact',
             `the build made nothing that could be served: it ended with ${to.status}`,
+          );
+        const commands = await sql.query<{ status: string }>(
+          "select status from job_run where build_id = $1::uuid and kind = 'predeploy'",
+          [to.id],
+        );
+        if (commands.length > 0 && commands.every(({ status }) => status !== 'success'))
+          throw conflict(
+            'predeploy_failed',
+            'its pre-deploy command never ended well: deploy or rebuild it instead',
           );
         const [wanted] = await sql.query<{ build_id: string }>(
           'select build_id from revision where id = $1::uuid',
