@@ -5,7 +5,8 @@ const readinessPath = /^(\/[^\s#]*)?$/;
 
 /** What the environment of a process can hold as a name. */
 // eslint-disable-next-line no-control-regex
-const envName = /^[^=\s\u0000-\u001f]+$/;
+/** What shells pass on: a variable of another name would be kept and never reach a program. */
+const envName = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 /** Where an app's code comes from. */
 export const sourceTypes = ['git', 'docker_image', 'upload'] as const;
@@ -263,7 +264,7 @@ export class V1EnvVarCreate {
     min: 1,
     max: 255,
     pattern: envName,
-    rule: 'must not contain "=", white space or control characters',
+    rule: 'must be letters, digits and underscores, and not begin with a digit: shells pass on no others',
   })
   name!: string;
   @StrField({ min: 1, max: 65_536 })
