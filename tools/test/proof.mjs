@@ -58,6 +58,13 @@ const proofs = {
     shown: (n) =>
       `${n} random operations of 6 accounts on machines, backups, networks, gateways, reserved and floating IPs through the public door, with ${Math.floor(n / 100)} times kill -9 of compute, networking or the agent: every answer is one that a model allows, 5xx only from what was killed, what was written is read, the audit of services, billing and region is empty, each balance is what was paid in less what was charged`,
   },
+  'cloud-image': {
+    project: 'e2e',
+    specs: ['src/cloud-image.spec.ts'],
+    size: 3,
+    shown: (n) =>
+      `a whole Debian made by \`npm run cloud-image\`, offered by the operator and ordered through the public door: booted by firmware and GRUB, its seed taken by cloud-init, logged in to over a floating IP with the user's key, backed up while the guest agent that Debian ships holds the disk, ${n} times stopped (the system ends by itself) and started; the audit is empty after its end`,
+  },
   archive: {
     project: 'libs/archive',
     specs: ['test/hostile.spec.ts', 'test/valid.spec.ts'],

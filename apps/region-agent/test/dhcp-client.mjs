@@ -1,6 +1,7 @@
 /**
  * A DHCP client without an address. `<mac>`: prints the address that it is offered, or "none" after 3 s. `<mac> take`: takes
- * the offer too. `<mac> <address>`: asks to keep an address as after a restart, prints it, or "refused".
+ * the offer too, `<mac> resolvers` prints the DNS resolvers of the offer by comma. `<mac> <address>`: asks to keep an address as
+ * after a restart, prints it, or "refused".
  */
 import { createSocket } from 'node:dgram';
 
@@ -39,6 +40,13 @@ socket.on('message', (answer) => {
   const [type] = option(answer, 53);
   const address = [...answer.subarray(16, 20)];
   if (type === nak) say('refused');
+  if (want === 'resolvers')
+    say(
+      option(answer, 6)
+        .map((byte, at) => `${byte}${at % 4 < 3 ? '.' : ','}`)
+        .join('')
+        .slice(0, -1) || 'none',
+    );
   if (type === ack || (type === offer && want === 'look')) say(address.join('.'));
   if (type !== offer) return;
   asked = message(request, [50, 4, ...address, 54, 4, ...option(answer, 54)]);

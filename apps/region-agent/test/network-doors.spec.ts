@@ -175,6 +175,21 @@ onHost(`doors of a network${missing ? ` (SKIPPED: ${missing})` : ''}`, () => {
     await driver.remove(id);
   }, 60_000);
 
+  it('DHCP names the resolvers that the agent knows; other ones after its restart are told to networks that there are', async () => {
+    const { driver, hosts } = stand;
+    const id = randomUUID();
+    const port = portOf('10.77.0.50', '50');
+    const spec = specOf('10.77.0.0/24', [port]);
+    await driver.ensure(id, 1, spec);
+    const guest = await hosts.join(driver, id, port, 'dhcp');
+    expect(await hosts.lease(guest, port.mac, 'resolvers')).toBe('none');
+    const next = stand.another({ resolvers: ['192.0.2.53', '198.51.100.53'] });
+    await next.start();
+    await next.ensure(id, 1, spec);
+    expect(await hosts.lease(guest, port.mac, 'resolvers')).toBe('192.0.2.53,198.51.100.53');
+    await next.remove(id);
+  }, 60_000);
+
   it('who comes before its port neither says nor hears anything, and is let in with it', async () => {
     const { driver, hosts } = stand;
     const id = randomUUID();

@@ -194,7 +194,7 @@ export class Stand {
   }
 
   /** A driver of the same home: what comes after a killed agent. */
-  another(more: { waitMs?: number } = {}): LocalNetworkDriver {
+  another(more: { waitMs?: number; resolvers?: string[] } = {}): LocalNetworkDriver {
     const uplink = uplinkSettings({ NEBO_UPLINK: this.uplink });
     return new LocalNetworkDriver({ tag: this.tag, root: this.root, uplink, host: this.host, ...more });
   }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { vpcResolvers } from '../src/drivers/local/resolvers.js';
 import { uplinkSettings, withoutOverlaps } from '../src/drivers/local/uplink-mode.js';
 import { eventually, localNetworksMissing } from './agent-kit.js';
 import { floatingOf, natOf, portOf, specOf, Stand, world } from './network-kit.js';
@@ -18,6 +19,24 @@ describe('settings of the uplink', () => {
     expect(() => uplinkSettings({ NEBO_UPLINK: 'eth0"; accept' })).toThrow('the name of an interface');
     expect(() => uplinkSettings({ NEBO_UPLINK_DENY: '10.0.0.0/33' })).toThrow('not an IPv4 address or range');
     expect(() => uplinkSettings({ NEBO_UPLINK_DENY: 'example.org' })).toThrow('not an IPv4 address or range');
+  });
+
+  it('machines learn the resolvers of the setting, otherwise those of the host that they can reach', () => {
+    const host = (file: string) =>
+      file.startsWith('/run')
+        ? 'nameserver 192.0.2.53\nnameserver 10.0.0.53\nnameserver 192.0.2.53\n'
+        : '# a stub\nnameserver 127.0.0.53\nnameserver fe80::1%eth0\noptions edns0\n';
+    expect(vpcResolvers({}, host)).toEqual(['192.0.2.53']);
+    expect(vpcResolvers({}, () => '')).toEqual([]);
+    expect(vpcResolvers({ NEBO_VPC_RESOLVERS: 'off' }, host)).toEqual([]);
+    expect(vpcResolvers({ NEBO_VPC_RESOLVERS: '192.0.2.1, 198.51.100.1' }, host)).toEqual([
+      '192.0.2.1',
+      '198.51.100.1',
+    ]);
+    for (const wrong of ['10.0.0.53', 'example.org', '::1', '192.0.2.1,'])
+      expect(() => vpcResolvers({ NEBO_VPC_RESOLVERS: wrong }, host)).toThrow('that machines can reach');
+    const four = '192.0.2.1,192.0.2.2,192.0.2.3,192.0.2.4';
+    expect(() => vpcResolvers({ NEBO_VPC_RESOLVERS: four }, host)).toThrow('at most 3');
   });
 
   it('ranges in others are left out, so that they can stand in one set', () => {

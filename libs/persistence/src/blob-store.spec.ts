@@ -67,6 +67,14 @@ describe('FolderBlobStore', () => {
     expect(await readdir(join(root, 'blobs/tmp'))).toEqual([]);
   });
 
+  it('keeps nothing of a source that breaks off before it is read', async () => {
+    const source = new PassThrough();
+    const put = store.put(source);
+    source.destroy(new Error('gone'));
+    await expect(put).rejects.toThrow('gone');
+    expect(await readdir(join(root, 'blobs/tmp'))).toEqual([]);
+  });
+
   it('deletes, once', async () => {
     const { sha256 } = await store.put(Buffer.from('x'));
     expect(await store.delete(sha256)).toBe(true);

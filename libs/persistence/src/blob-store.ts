@@ -75,6 +75,8 @@ export class FolderBlobStore implements BlobStore {
 
   async put(source: Readable | Buffer, expected?: string): Promise<StoredBlob> {
     if (expected !== undefined) assertSha256(expected);
+    // A source may break off before anybody reads it; the reading below hears of that, but only later.
+    if (!Buffer.isBuffer(source)) source.on('error', () => undefined);
     const tmp = join(this.root, 'tmp');
     await mkdir(tmp, { recursive: true, mode: 0o700 });
     const partial = join(tmp, randomBytes(12).toString('hex'));

@@ -18,6 +18,18 @@ describe('the ledger against a model in memory', () => {
   const outcome = (answer: { status: number; body: { error?: { code: string } } }): Outcome =>
     answer.body.error?.code ?? 'ok';
 
+  /** Until nothing held is over its time: what the service's own sweep has in hand at the moment is passed over here. */
+  async function expired(account: string): Promise<void> {
+    let left: unknown[];
+    do {
+      await billing.sql('select money_expire($1, 10)', [account]);
+      left = await billing.sql(
+        "select 1 from reservation where account_id = $1 and state = 'held' and expires_at <= now()",
+        [account],
+      );
+    } while (left.length > 0);
+  }
+
   async function sequence(seed: number): Promise<void> {
     const chance = new Chance(seed);
     const limit = BigInt(chance.int(20, 120)) * ruble;
@@ -105,7 +117,7 @@ describe('the ledger against a model in memory', () => {
       told.push(`${command} ${operation_id} ${amount} ${part}`);
       expect({ seed, told, outcome: got }).toEqual({ seed, told, outcome: expected });
     }
-    await billing.sql('select money_expire($1, 10)', [account_id]);
+    await expired(account_id);
     const [row] = await billing.sql(
       'select posted::text, held::text, credits::text, credits_held::text, topup_total::text, unlocked from balance where account_id = $1',
       [account_id],

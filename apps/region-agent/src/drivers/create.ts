@@ -18,6 +18,7 @@ import { Cgroups, findHierarchy } from './local/cgroups.js';
 import { createLocalHosts } from './local/create.js';
 import { imagesFault } from './local/image-tools.js';
 import { LocalMachineDriver } from './local/machines/driver.js';
+import { vpcResolvers } from './local/resolvers.js';
 import { uplinkSettings } from './local/uplink-mode.js';
 import { LocalNetworkDriver } from './local/vpcs.js';
 import { type MachineDriver } from './machine-driver.js';
@@ -105,9 +106,10 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
   const graceMs = options.graceMs ?? 5_000;
   // A wrong setting stops the start whatever driver it is for.
   const uplink = uplinkSettings(process.env);
+  const resolvers = vpcResolvers(process.env);
   const networks: NetworkDriver =
     choices.networks.driver === 'local'
-      ? new LocalNetworkDriver({ tag: runs.tag, uplink, log })
+      ? new LocalNetworkDriver({ tag: runs.tag, uplink, resolvers, log })
       : new SimulatedNetworkDriver();
   const wantsLocal = choices.builds.driver === 'local' || choices.replicas.driver === 'local';
   const local = wantsLocal

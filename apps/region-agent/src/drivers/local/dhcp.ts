@@ -13,22 +13,25 @@ const told = 'hosts.told';
  * Has DHCP give exactly the ports' addresses. A server that runs reads changed ports anew. It is replaced only when an
  * address went from one MAC to another: it would keep that address for the old one until the lease ends.
  * @param dir folder of this VPC, which the server (not root) can read
+ * @param resolvers DNS resolvers that leases name; with none, leases name none
  * @throws Error when the server does not start
  */
 export async function serveAddresses(
   space: NetworkSpace,
   dir: string,
   { subnet, gateway, ports }: VpcSpec,
+  resolvers: readonly string[],
 ): Promise<void> {
   const hosts = ports.map(({ mac, address }) => `${mac},${address}\n`).join('');
   await keepFile(join(dir, 'hosts'), hosts);
-  const range = `${subnet} ${gateway}\n${hosts}`;
+  const settings = [subnet, gateway, ...resolvers].join(' ');
+  const range = `${settings}\n${hosts}`;
   const before = await readFile(join(dir, told), 'utf8').catch(() => '');
   const running = await serverOf(dir);
   const moved = await leasedToOthers(dir, ports);
   // One that serves a namespace of this name that is lost serves nobody.
   const here = running !== null && (await space.holds(running));
-  if (here && !moved && before.split('\n', 1)[0] === `${subnet} ${gateway}`) {
+  if (here && !moved && before.split('\n', 1)[0] === settings) {
     if (before === range) return;
     signal(running!, 'SIGHUP');
     await keepFile(join(dir, told), range);
@@ -42,6 +45,7 @@ export async function serveAddresses(
     ...['dnsmasq', '--conf-file=/dev/null', '--user=nobody', '--port=0', '--interface=br0'],
     ...['--except-interface=lo', '--bind-interfaces', '--no-ping', '--dhcp-authoritative'],
     ...[`--dhcp-range=${network},static,${maskOf(subnet)},1h`, `--dhcp-option=option:router,${gateway}`],
+    ...(resolvers.length > 0 ? [`--dhcp-option=option:dns-server,${resolvers.join(',')}`] : []),
     ...[`--dhcp-hostsfile=${join(dir, 'hosts')}`, `--dhcp-leasefile=${join(dir, 'leases')}`],
     `--pid-file=${join(dir, 'dhcp.pid')}`,
   ]);

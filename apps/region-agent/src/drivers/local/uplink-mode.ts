@@ -22,7 +22,7 @@ export interface UplinkSettings {
  * What no machine reaches through the uplink, whatever stands behind it: private, shared and link-local ranges (metadata
  * services are among the last), loopback, multicast, and what is reserved. A floating IP of this region is always reached.
  */
-const alwaysDenied = [
+export const alwaysDenied = [
   '0.0.0.0/8',
   '10.0.0.0/8',
   '100.64.0.0/10',

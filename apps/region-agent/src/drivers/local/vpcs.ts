@@ -34,6 +34,8 @@ export interface LocalNetworkOptions {
   /** Folder of configurations, shared by all agents of this host; readable by the DHCP server, which is not root. */
   root?: string;
   uplink: UplinkSettings;
+  /** DNS resolvers that machines are told of, IPv4; default: none. */
+  resolvers?: readonly string[];
   /** Namespace that plays the host, for tests; default: the agent's own. */
   host?: string;
   log?: AgentLog;
@@ -107,7 +109,7 @@ export class LocalNetworkDriver implements NetworkDriver, PortTaps {
       const ways = good.filter(({ address }) => given.held.has(address));
       const seal = await this.rule(id, spec, ways, kept);
       const open = await removeDoors(space, kept.doors, spec.ports);
-      await serveAddresses(space, this.dir(id), spec);
+      await serveAddresses(space, this.dir(id), spec, this.options.resolvers ?? []);
       await this.plugs.mend(id, spec);
       const doors = [...spec.ports.map((port) => doorOf(port.id)), ...open];
       await this.keep(id, { generation, seal, doors, leaving: [] });
