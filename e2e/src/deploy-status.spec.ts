@@ -147,6 +147,41 @@ describe('the events of a deploy', () => {
     });
   }, 120_000);
 
+  it('the command before a deploy runs in the new version, once; one that fails keeps it away; an earlier build serves again', async () => {
+    const command = 'echo "to version $(cat version.txt)" && exit $(cat code.txt)';
+    const app = await create({ predeploy_command: command });
+    const of = (version: string, code: string) => ({
+      ...files(version),
+      'version.txt': version,
+      'code.txt': code,
+    });
+    const runs = async () => (await api.get(`/apps/${app.id}/job-runs`)).body.data;
+    const one = await upload(app.id, of('one', '0'));
+    expect((await follow(app.id, one)).end.state).toBe('live');
+    expect(await runs()).toMatchObject([
+      { kind: 'predeploy', job_id: null, build_id: one, status: 'success', log_tail: 'to version one' },
+    ]);
+    const two = await upload(app.id, of('two', '0'));
+    expect((await follow(app.id, two)).end.state).toBe('live');
+    expect(await page(app.host)).toBe('version two');
+    const three = await upload(app.id, of('three', '5'));
+    expect((await follow(app.id, three)).end).toMatchObject({
+      state: 'never_booted',
+      reason: expect.stringMatching(
+        /^the pre-deploy command failed: the command exited with code 5: to version three/,
+      ),
+    });
+    expect(await page(app.host)).toBe('version two');
+    expect(await api.post(`/apps/${app.id}/builds/${three}/rollback`)).toMatchObject({
+      status: 409,
+      body: { error: { code: 'predeploy_failed' } },
+    });
+    expect((await api.post(`/apps/${app.id}/builds/${one}/rollback`)).status).toBe(200);
+    expect((await follow(app.id, one)).end.state).toBe('live');
+    await until(async () => (await page(app.host)) === 'version one', 60_000);
+    expect(await runs()).toHaveLength(3);
+  }, 120_000);
+
   it('a secret that is printed in every way is in no log, and on no disk of the installation as it is', async () => {
     const secret = `canary/${randomUUID()}+"quoted"`;
     const forms = [

@@ -21,6 +21,7 @@ import {
 } from '@nebo/service-kit';
 import { AppsService, checkImage } from '../apps/apps.service.js';
 import { says, sayAct } from '../events.js';
+import { lockApp, makeRevision } from '../rollouts/rollout.rows.js';
 import type { App, Build } from '../generated/prisma/client.js';
 import { Store, type Tx } from '../shared/prisma.js';
 import { type CommitSource, SourcesService } from '../sources/sources.service.js';
@@ -148,6 +149,59 @@ export class BuildsService {
         const build = await beginBuild(sql, app, 'rebuild', source);
         await sayAct(sql, caller, 'apps_rebuild_build', app, { build_id: build.id, from_build_id: from.id });
         return { status: 200, body: deployResult(build) };
+      }),
+    );
+  }
+
+  /**
+   * Has an earlier build serve again: its artifact as it is, with the variables and the size of today. Nothing is built, and the
+   * command before a deploy is not run: it belongs to a version's first deploy.
+   * @throws ApiError 404, 409 `no_artifact` for a build that made nothing, `predeploy_failed` for one whose command did not end well,
+   *   `build_is_live` for the one that serves, `deploy_in_progress` for the one that is rolling
+   */
+  async rollback(
+    caller: KeyIdentity,
+    projectId: string | null,
+    appId: string,
+    id: string,
+    idem: IdempotentRequest | null,
+  ): Promise<OnceAnswer<V1AppDeployResult>> {
+    return this.store.as(caller.account_id, ({ db, sql }) =>
+      once(sql, idem, async () => {
+        const { id: app_id } = await this.apps.find(db, caller, projectId, appId);
+        if ((await lockApp(sql, app_id)) === null) throw notFound();
+        const app = await this.apps.find(db, caller, projectId, appId);
+        const to = await findBuild(db, app, id);
+        if (to.status !== 'success' || to.artifact_sha256 === null)
+          throw conflict(
+            'no_artifact',
+            `the build made nothing that could be served: it ended with ${to.status}`,
+          );
+        const commands = await sql.query<{ status: string }>(
+          "select status from job_run where build_id = $1::uuid and kind = 'predeploy'",
+          [to.id],
+        );
+        if (commands.length > 0 && commands.every(({ status }) => status !== 'success'))
+          throw conflict(
+            'predeploy_failed',
+            'its pre-deploy command never ended well: deploy or rebuild it instead',
+          );
+        const [wanted] = await sql.query<{ build_id: string }>(
+          'select build_id from revision where id = $1::uuid',
+          [app.target_revision_id],
+        );
+        if (wanted?.build_id === to.id) {
+          throw app.current_revision_id === app.target_revision_id
+            ? conflict('build_is_live', 'this build is the one that serves')
+            : conflict('deploy_in_progress', 'this build is on its way already');
+        }
+        await makeRevision(sql, app.id, to.id, 'rollback');
+        await sql.query("update build set deploy_state = 'rolling', boot_error = null where id = $1::uuid", [
+          to.id,
+        ]);
+        await wake(sql, 'rollout', app.id);
+        await sayAct(sql, caller, 'apps_rollback_build', app, { build_id: to.id });
+        return { status: 200, body: deployResult({ id: to.id, app_id: app.id, status: to.status }) };
       }),
     );
   }

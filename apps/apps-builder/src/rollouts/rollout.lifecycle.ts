@@ -24,6 +24,7 @@ import {
   revisionOf,
   targetOf,
 } from './rollout.replicas.js';
+import { hasPredeploy, predeployFault, predeployRun } from './predeploy.js';
 import { passOverEdges, waitingFor, type Witness, witness, writeRoutes } from './route.rows.js';
 import { Serving } from './serving.js';
 import { settleSpan } from './span.rows.js';
@@ -35,7 +36,7 @@ const silenceMs = seconds(5);
 
 /**
  * Life of an app in its region; one row an app, so that deploys, restarts, scaling and deletion never run at once.
- * idle ⇄ starting → switching → idle; failed back to idle; deleting → end.
+ * idle ⇄ [preparing →] starting → switching → idle; failed back to idle; deleting → end.
  *
  * A new revision's replicas are started beside the old ones; when all are ready the routes switch, and when every edge that is
  * there has confirmed that, the build is `live` and the old replicas go after a drain time. If the new ones fail, the old revision
@@ -79,13 +80,32 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     return this.wait(Math.min(again, app.restart_in ?? Infinity, compareMs));
   }
 
+  /**
+   * The new version's own command runs, once, before anything of it serves: a change of a database, say. One that has begun is
+   * not cut off by a newer deploy, which waits for its end.
+   */
+  @State({ deadline: minutes(35), onMissed: 'failed' })
+  async preparing(app: RolloutApp): Promise<Outcome> {
+    if (app.deleted) return this.go('deleting');
+    const rolling = revisionOf(app, app.rolling_revision_id);
+    if (rolling === null) return this.go('idle');
+    if (app.suspended) return this.fail('the balance is used up and the account is suspended', 'failed');
+    const run = await this.database.transaction((tx) => predeployRun(tx, app, rolling));
+    const fault = predeployFault(run);
+    if (fault !== null) return this.fail(fault, 'failed');
+    if (run.status === 'success') return this.go('starting');
+    return this.wait(compareMs, 'the pre-deploy command has not ended');
+  }
+
   /** The replicas of the new revision start; the old ones serve. */
   @State({ deadline: minutes(10), onMissed: 'failed' })
   async starting(app: RolloutApp): Promise<Outcome> {
     if (app.deleted) return this.go('deleting');
+    const rolling = revisionOf(app, app.rolling_revision_id);
+    // A newer version may have been named while the former one's beginning was written.
+    if (rolling !== null && (await this.awaitsCommand(app, rolling))) return this.go('preparing');
     if (isDue(app.restart_in)) return this.go('starting', (tx) => this.restart(tx, app));
     if (app.target_revision_id !== app.rolling_revision_id) return this.begin(app);
-    const rolling = revisionOf(app, app.rolling_revision_id);
     if (rolling === null) return this.go('idle');
     if (rolling.artifact_kind === 'static')
       return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
@@ -211,14 +231,18 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
 
   /** Makes the wanted revision the one that rolls; one that had begun before and is not live gives way. */
   private begin(app: RolloutApp, switched = false): Outcome {
-    return this.go('starting', async (tx) => {
+    const wanted = revisionOf(app, app.target_revision_id);
+    return this.go(hasPredeploy(app, wanted) ? 'preparing' : 'starting', async (tx) => {
       if ((await lockApp(tx, app.id)) === null) return;
       const before = revisionOf(app, app.rolling_revision_id);
-      const next = revisionOf(app, app.target_revision_id);
-      if (before && before.build_id !== next?.build_id && before.build_id !== app.current_build_id) {
-        // A build overtaken before it was live ends as cancelled (interfaces.md, 10).
+      if (before && before.build_id !== wanted?.build_id && before.build_id !== app.current_build_id) {
+        // A build overtaken before it was live ends as cancelled (interfaces.md, 10). One that served before can serve again.
+        const ends =
+          before.cause === 'rollback'
+            ? "deploy_state = 'never_booted', boot_error = 'overtaken by a newer deploy'"
+            : "status = 'cancelled', deploy_state = null, error = 'overtaken by a newer build'";
         await tx.query(
-          `update build set status = 'cancelled', deploy_state = null, error = 'overtaken by a newer build'
+          `update build set ${ends}
            where id = $1::uuid and status = 'success' and deploy_state in ('rolling', 'unverified')`,
           [before.build_id],
         );
@@ -227,6 +251,12 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       if (before && !switched) await removeReplicas(tx, idsOf(app.replicas, before.id));
       await tx.query('update app set rolling_revision_id = target_revision_id where id = $1::uuid', [app.id]);
     });
+  }
+
+  private async awaitsCommand(app: RolloutApp, rolling: RolloutRevision): Promise<boolean> {
+    if (!hasPredeploy(app, rolling)) return false;
+    const run = await this.database.transaction((tx) => predeployRun(tx, app, rolling));
+    return run.status !== 'success';
   }
 
   private async confirm(app: RolloutApp): Promise<Outcome> {
@@ -288,7 +318,10 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     if ((await lockApp(tx, app.id)) === null) return;
     const base = revisionOf(app, app.target_revision_id) ?? revisionOf(app, app.current_revision_id);
     await tx.query('update app set restart_at = null where id = $1::uuid', [app.id]);
-    if (base?.artifact_kind === 'server') await makeRevision(tx, app.id, base.build_id, 'restart');
+    if (base?.artifact_kind !== 'server') return;
+    // A version that was deployed and has not begun yet still has its command before it.
+    const begun = base.id === app.current_revision_id || base.id === app.rolling_revision_id;
+    await makeRevision(tx, app.id, base.build_id, begun ? 'restart' : base.cause);
   }
 
   private restartOr(app: RolloutApp, ms: number): number {

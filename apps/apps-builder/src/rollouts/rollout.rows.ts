@@ -10,6 +10,8 @@ export interface RolloutApp {
   deleted: boolean;
   deploy_strategy: string;
   replica_count: number;
+  /** Run once by each version that is deployed, before it serves; null or empty: there is none. */
+  predeploy_command: string | null;
   /** Its account is: nothing of it runs. */
   suspended: boolean;
   /** The private network that its replicas shall be in; null: none. */
@@ -32,6 +34,8 @@ export interface RolloutApp {
 export interface RolloutRevision {
   id: string;
   build_id: string;
+  /** `restart`: the build is the one of before, with other variables or another size. `rollback`: it is an earlier one. */
+  cause: 'deploy' | 'restart' | 'rollback';
   artifact_kind: 'static' | 'server';
   artifact_sha256: string;
   artifact_bytes: number;
@@ -70,7 +74,7 @@ export interface RolloutReplica {
 /** Reads an app for its rollout; null when its row is gone. */
 export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | null> {
   const [app] = await tx.query<Omit<RolloutApp, 'revisions' | 'replicas'>>(
-    `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, suspended, vpc_id,
+    `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, predeploy_command, suspended, vpc_id,
        network_fault, target_revision_id, rolling_revision_id, current_revision_id, current_build_id,
        (extract(epoch from restart_at - now()) * 1000)::float8 as restart_in,
        coalesce((select deploy_state = 'never_booted' from build where app_id = app.id order by seq desc limit 1), false) as never_booted
@@ -79,7 +83,7 @@ export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | nul
   );
   if (!app) return null;
   const revisions = await tx.query<RolloutRevision>(
-    `select r.id, r.build_id, b.artifact_kind, b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, r.vcpu, r.memory_mb
+    `select r.id, r.build_id, r.cause, b.artifact_kind, b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, r.vcpu, r.memory_mb
      from revision r join build b on b.id = r.build_id where r.id = any($1::uuid[])`,
     [
       [app.target_revision_id, app.rolling_revision_id, app.current_revision_id].filter(
@@ -110,13 +114,13 @@ export async function lockApp(tx: Sql, id: string): Promise<{ id: string } | nul
 
 /**
  * Makes a build with today's size and variables the revision that shall serve.
- * @param cause deploy or restart
+ * @param cause deploy, restart, or rollback: an earlier build anew
  */
 export async function makeRevision(
   tx: Sql,
   appId: string,
   buildId: string,
-  cause: 'deploy' | 'restart',
+  cause: RolloutRevision['cause'],
 ): Promise<string> {
   const id = randomUUID();
   await tx.query(
