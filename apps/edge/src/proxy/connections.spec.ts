@@ -1,5 +1,5 @@
 import http from 'node:http';
-import { type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { Registry } from 'prom-client';
 import {
   ask,
@@ -48,6 +48,29 @@ describe('proxy: connections to an app', () => {
       await pause(30);
     }
     expect([requests, sockets.length]).toEqual([6, 6]);
+  });
+
+  it('one whose end arrives together with a request that may not be repeated is not used for it', async () => {
+    const sockets: Socket[] = [];
+    const app = await tcp((socket) => {
+      sockets.push(socket);
+      socket.on('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
+    });
+    const { port } = await serving(replicas(app));
+    const client = connect({ host: '127.0.0.1', port });
+    let text = '';
+    client.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')));
+    const answers = () => text.split('HTTP/1.1 200').length - 1;
+    const post = () => client.write(`POST / HTTP/1.1\r\nHost: ${host}\r\nContent-Length: 0\r\n\r\n`);
+    await new Promise((resolve) => client.once('connect', resolve));
+    for (let turn = 1; turn <= 10; turn += 1) {
+      post();
+      // The request is in the system's hands before the end is: the edge reads it first.
+      sockets.at(-1)?.resetAndDestroy();
+      await until(() => answers() === turn || /HTTP\/1.1 5/.test(text));
+    }
+    expect([answers(), sockets.length]).toEqual([10, 10]);
+    client.destroy();
   });
 
   it('one that is idle for a while is used for reads, and for nothing that may not be repeated', async () => {

@@ -158,12 +158,19 @@ export class Proxy implements AttemptOwner<Forwarding> {
     one.tried.push(replica);
     one.trace.replicaId = replica.id;
     const method = req.method ?? 'GET';
-    new Attempt(one, replica, this).start(
-      one.pool,
-      { method, path: request.url, headers: one.headers, body: request.hasBody ? req : null },
-      // What is repeated does not go where it may fail for the same reason.
-      one.tried.length > 1 ? 0 : SAFE.has(method) ? IDLE_MS : IDLE_UNSAFE_MS,
-    );
+    const isSafe = SAFE.has(method);
+    const attempt = new Attempt(one, replica, this);
+    const start = (): void =>
+      attempt.start(
+        one.pool,
+        { method, path: request.url, headers: one.headers, body: request.hasBody ? req : null },
+        // What is repeated does not go where it may fail for the same reason.
+        one.tried.length > 1 ? 0 : isSafe ? IDLE_MS : IDLE_UNSAFE_MS,
+      );
+    if (isSafe) start();
+    // The end of an idle connection may have arrived with this request and be read after it: what may not be repeated lets
+    // all be read first.
+    else setImmediate(start);
   }
 
   answered(replica: Replica): void {
