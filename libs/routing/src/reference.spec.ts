@@ -3,8 +3,8 @@ import { getTransformedRoutes } from '@vercel/routing-utils';
 import { compileRouting, Router, RoutingFileError, type RoutedRequest } from './index.js';
 
 /** `npm run proof -- routing` sets it to the full size. */
-const size = Number(process.env['NEBO_PROOF_SIZE'] ?? 3_000);
-const seed = Number(process.env['NEBO_PROOF_SEED'] ?? 20_261_121);
+const size = Number(process.env['NEBO_PROOF'] ?? 3_000);
+const seed = Number(process.env['NEBO_SEED'] ?? 20_261_121);
 
 /** mulberry32: repeatable by its seed. */
 function randomOf(start: number): (below: number) => number {
