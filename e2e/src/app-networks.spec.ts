@@ -11,7 +11,7 @@ import { nothingLost } from '../harness/audit.js';
 import { forms, type Installation } from '../harness/forms.js';
 import { run, until } from '../harness/nebo.js';
 
-/** Changes of network under load; more, and the split form too, with NEBO_PROOF (`npm run proof -- app-networks`). */
+/** Changes of network under load; more with NEBO_PROOF (`npm run proof -- app-networks`). */
 const proof = Number(process.env['NEBO_PROOF'] || 0);
 const changes = proof || 3;
 const perSecond = proof ? 200 : 50;
@@ -34,7 +34,7 @@ const real = networks.driver === 'local' && replicas.driver === 'local';
 const why = real ? '' : ` (SKIPPED: ${networks.driver === 'local' ? replicas.why : networks.why})`;
 
 for (const { form, missing, start } of forms) {
-  const isSkipped = missing || !real || (form !== 'in one process' && !proof);
+  const isSkipped = missing || !real;
   (isSkipped ? describe.skip : describe)(`apps in private networks, ${form}${why}`, () => {
     let nebo: Installation;
     let api: Api;

@@ -1,9 +1,12 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import OpenAI from 'openai';
 import { packFolder } from '@nebo/archive';
-import { findBusybox, GitHostPart, pageImage, RegistryPart } from '@nebo/test-kit';
+import { findBusybox, freePort, GitHostPart, pageImage, RegistryPart } from '@nebo/test-kit';
 import { findNatsServer, type Split, startSplit } from '../harness/split.mjs';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { root, until } from '../harness/nebo.js';
@@ -29,9 +32,9 @@ const missing = findNatsServer() === null;
     await registry?.stop();
   });
 
-  const pageOf = (name: string): Promise<string> =>
+  const pageOf = (name: string, edgeUrl = split.edgeUrl): Promise<string> =>
     new Promise((resolve, reject) => {
-      const { port } = new URL(split.edgeUrl);
+      const { port } = new URL(edgeUrl);
       httpRequest({ host: '127.0.0.1', port, headers: { host: `${name}.apps.localhost` } }, (response) => {
         buffer(response).then((bytes) => resolve(bytes.toString()), reject);
       })
@@ -82,6 +85,59 @@ const missing = findNatsServer() === null;
     await split.admin('key', 'revoke', '--key', extra.id);
     await until(async () => (await api.as(extra.key).get('/account')).status === 401, 1_000);
   });
+
+  it('with two edges a deploy is live when both serve it; one that holds still is waited for', async () => {
+    const home = mkdtempSync(join(tmpdir(), 'nebo-edge-'));
+    const [port, tlsPort] = [await freePort(), await freePort()];
+    const env = { ...split.parts['edge']!.env, NEBO_HOME: home };
+    const second = spawn(process.execPath, ['apps/edge/dist/main.js'], {
+      cwd: root,
+      env: { ...env, NEBO_EDGE_PORT: `${port}`, NEBO_EDGE_TLS_PORT: `${tlsPort}` },
+      stdio: 'ignore',
+    });
+    const ended = new Promise((resolve) => second.once('exit', resolve));
+    try {
+      const other = `http://127.0.0.1:${port}`;
+      const project = split.credentials.accounts[0]!.project_id;
+      const app = (await api.post(`/projects/${project}/apps`, { name: 'twice', source_type: 'upload' }))
+        .body;
+      const deploy = async (text: string): Promise<string> => {
+        const folder = mkdtempSync(join(tmpdir(), 'nebo-page-'));
+        writeFileSync(join(folder, 'index.html'), text);
+        const raw = await buffer((await packFolder(folder)).stream);
+        rmSync(folder, { recursive: true });
+        const headers = { 'content-type': 'application/gzip' };
+        return (await api.call('POST', `/apps/${app.id}/deployments`, { raw, headers })).body.id;
+      };
+      const stateOf = async (build: string) =>
+        (await api.get(`/apps/${app.id}/builds/${build}`)).body.deploy_state;
+      const both = () => Promise.all([pageOf('twice'), pageOf('twice', other)]);
+      await until(async () => (await pageOf('split', other).catch(() => '')).includes('Hello'), 60_000);
+      for (const text of ['one', 'two', 'three']) {
+        const build = await deploy(text);
+        await until(async () => (await stateOf(build)) === 'live', 60_000, 20);
+        expect(await both()).toEqual([text, text]);
+      }
+      second.kill('SIGSTOP');
+      const last = await deploy('four');
+      await until(async () => (await pageOf('twice')) === 'four', 60_000);
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      expect(await stateOf(last)).toBe('rolling');
+      second.kill('SIGCONT');
+      await until(async () => (await stateOf(last)) === 'live', 60_000, 20);
+      expect(await both()).toEqual(['four', 'four']);
+      // It leaves with a word: the next deploy does not wait for it.
+      second.kill('SIGTERM');
+      await ended;
+      const alone = await deploy('five');
+      await until(async () => (await stateOf(alone)) === 'live', 30_000);
+    } finally {
+      second.kill('SIGCONT');
+      second.kill('SIGKILL');
+      await ended;
+      rmSync(home, { recursive: true, force: true });
+    }
+  }, 180_000);
 
   it('a push to a git host becomes a live build, its delivery signed at the door of another process', async () => {
     await host.createRepository('ann/site');

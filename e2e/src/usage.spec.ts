@@ -11,10 +11,10 @@ import { nothingLost } from '../harness/audit.js';
 import { Nebo, root, until } from '../harness/nebo.js';
 
 /**
- * Times kill -9 of everything while the app works: 50 is the bar (`npm run proof -- usage`). In `npm test` none: there `jobs.spec.ts`
- * looks at what was charged, and specs of the agent and of apps-builder kill each step.
+ * Times kill -9 of everything while the app works: once in `npm test`, 50 is the bar (`npm run proof -- usage`). The split form has its
+ * look at what was charged in `jobs.spec.ts`.
  */
-const kills = Number(process.env['NEBO_PROOF'] || 0);
+const kills = Number(process.env['NEBO_PROOF'] || 1);
 /** Length of the hours that are counted here, seconds. */
 const bucket = 10;
 
@@ -29,7 +29,7 @@ require('node:http').createServer((request, response) => {
 `;
 
 /** An app on demand that works shows up in what the account used and in what it paid. */
-(kills > 0 ? describe : describe.skip)('apps on demand are charged for what they use', () => {
+describe('apps on demand are charged for what they use', () => {
   let nebo: Nebo;
   let api: Api;
   let folder: string;
@@ -152,7 +152,7 @@ require('node:http').createServer((request, response) => {
   }, 120_000);
 
   it(
-    `kill -9 of everything while it works, ${kills} times: little is lost, nothing is charged twice`,
+    `kill -9 of everything while it works, ${kills} of them: little is lost, nothing is charged twice`,
     async () => {
       const measured = async () => Number((await rowOf('replica'))!.active_cpu_seconds);
       const before = await measured();

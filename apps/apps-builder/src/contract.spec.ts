@@ -30,6 +30,14 @@ const operations: [string, string, string, string, string, string][] = [
   ['post', '/builds/{build_id}/cancel', 'apps_cancel_build', 'apps_cancel_build_by_id', '200', 'app:update'],
   [
     'post',
+    '/builds/{build_id}/rollback',
+    'apps_rollback_build',
+    'apps_rollback_build_by_id',
+    '200',
+    'app:update',
+  ],
+  [
+    'post',
     '/builds/{build_id}/rebuild',
     'apps_rebuild_build',
     'apps_rebuild_build_by_id',

@@ -180,14 +180,19 @@ export class FakeEdge {
   private timer: NodeJS.Timeout | undefined;
   private busy: Promise<unknown> = Promise.resolve();
 
-  constructor(private readonly bench: Bench) {}
+  /** @param id its name; null: it has none, as when somebody confirms by hand */
+  constructor(
+    private readonly bench: Bench,
+    private readonly id: string | null = null,
+  ) {}
 
   /** Fetches what changed, without confirming it. */
   async fetch(): Promise<{ full: boolean; removed: string[] }> {
-    const { body } = await this.bench.internal(
-      'GET',
-      `routes${this.version === null ? '' : `?since=${this.version}`}`,
-    );
+    const query = new URLSearchParams({
+      ...(this.version === null ? {} : { since: this.version }),
+      ...(this.id === null ? {} : { edge: this.id }),
+    });
+    const { body } = await this.bench.internal('GET', `routes?${query}`);
     if (body.full) this.routes.clear();
     for (const route of body.routes) this.routes.set(route.host, route);
     for (const host of body.removed) this.routes.delete(host);
@@ -197,7 +202,17 @@ export class FakeEdge {
 
   async confirm(): Promise<void> {
     const routes = [...this.routes].map(([host, { build_id }]) => ({ host, build_id }));
-    await this.bench.internal('POST', 'routes/applied', { version: this.version, routes });
+    await this.bench.internal('POST', 'routes/applied', {
+      version: this.version,
+      routes,
+      ...(this.id === null ? {} : { edge: this.id }),
+    });
+  }
+
+  /** Says goodbye. */
+  async leave(): Promise<void> {
+    await this.stop();
+    await this.bench.internal('DELETE', `edges/${this.id}`);
   }
 
   /** Applies and confirms every 30 ms until stopped. */

@@ -83,20 +83,23 @@ describe('targetRouteSource', () => {
     cleanup.add(() => target.close());
     const source = targetRouteSource(target, signer);
     const { signal } = new AbortController();
-    expect((await source.fetchRoutes('6', signal, 30_000)).version).toBe('7');
-    await source.fetchRoutes(null, signal, 0);
+    expect((await source.fetchRoutes('6', signal, 30_000, 'e1')).version).toBe('7');
+    await source.fetchRoutes(null, signal, 0, 'e1');
     expect((await source.fetchArtifact('ab', signal)).setEncoding('utf8').read).toBeDefined();
     await source.confirm!(
       '7',
       [{ host: 'a.org', app_id: 'x', account_id: 'y', build_id: 'b', target: { kind: 'none', reason: '' } }],
       signal,
+      'e1',
     );
+    await source.leave!('e1', signal);
     await expect(source.fetchArtifact('missing', signal)).rejects.toThrow('answered 404');
     expect(calls).toEqual([
-      'GET /internal/v1/routes?wait=30&since=6 edge ',
-      'GET /internal/v1/routes?wait=0 edge ',
+      'GET /internal/v1/routes?wait=30&edge=e1&since=6 edge ',
+      'GET /internal/v1/routes?wait=0&edge=e1 edge ',
       'GET /internal/v1/blobs/ab edge ',
-      'POST /internal/v1/routes/applied edge {"version":"7","routes":[{"host":"a.org","build_id":"b"}]}',
+      'POST /internal/v1/routes/applied edge {"version":"7","edge":"e1","routes":[{"host":"a.org","build_id":"b"}]}',
+      'DELETE /internal/v1/edges/e1 edge ',
       'GET /internal/v1/blobs/missing edge ',
     ]);
   });
@@ -175,6 +178,7 @@ describe('the process', () => {
     await first.exit;
 
     const second = start(env);
+    const { output } = second;
     await until(serves, 30_000);
     // An endless stream must not keep it alive.
     const stream = await open(port, '/', { host: 'app.apps.localhost' });
@@ -183,6 +187,18 @@ describe('the process', () => {
     second.child.kill('SIGTERM');
     expect(await second.exit).toBe(0);
     expect(performance.now() - began).toBeLessThan(10_000);
+    // Also the lines of what was cut at the very end.
+    await until(() => output().includes('app.apps.localhost'));
+    const lines = second
+      .output()
+      .split('\n')
+      .filter((line) => line.includes('"msg":"request"'));
+    expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ host: 'shop.apps.localhost', status: 200, name: 'edge' }),
+        expect.objectContaining({ host: 'app.apps.localhost', status: 200, aborted: true }),
+      ]),
+    );
     http.globalAgent.destroy();
   }, 90_000);
 

@@ -70,6 +70,8 @@ export class ControlPlane implements RouteSource {
   fetches: { since: string | null; waitMs: number }[] = [];
   confirmed: { version: string; routes: Route[] }[] = [];
   failConfirm = 0;
+  /** The edges that asked, that confirmed, and that said goodbye, in their order. */
+  readonly edges = { asked: [] as string[], confirmed: [] as string[], left: [] as string[] };
   /** Downloads wait for this. */
   gate: Promise<void> = Promise.resolve();
   downloads: string[] = [];
@@ -116,8 +118,14 @@ export class ControlPlane implements RouteSource {
     return String(this.version);
   }
 
-  async fetchRoutes(since: string | null, signal: AbortSignal, waitMs: number): Promise<RoutesAnswer> {
+  async fetchRoutes(
+    since: string | null,
+    signal: AbortSignal,
+    waitMs: number,
+    edge: string,
+  ): Promise<RoutesAnswer> {
     this.fetches.push({ since, waitMs });
+    this.edges.asked.push(edge);
     if (this.down) throw new Error('control plane is down');
     if (since === this.current && waitMs > 0 && !this.plain) {
       await new Promise<void>((resolve) => {
@@ -153,13 +161,19 @@ export class ControlPlane implements RouteSource {
     return Readable.from([body]);
   }
 
-  confirm(version: string, routes: Route[]): Promise<void> {
+  confirm(version: string, routes: Route[], _signal: AbortSignal, edge: string): Promise<void> {
     if (this.failConfirm > 0) {
       this.failConfirm--;
       return Promise.reject(new Error('control plane is down'));
     }
     this.confirmed.push({ version, routes });
+    this.edges.confirmed.push(edge);
     return Promise.resolve();
+  }
+
+  leave(edge: string): Promise<void> {
+    this.edges.left.push(edge);
+    return this.down ? new Promise(() => undefined) : Promise.resolve();
   }
 
   private wake(): void {

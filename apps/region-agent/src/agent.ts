@@ -1,30 +1,23 @@
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type AgentKind, type RegionCapacity, type Wanted } from '@nebo/contracts';
+import { type RegionCapacity } from '@nebo/contracts';
 import { type EgressProxy, parseAllowList, startEgressProxy } from '@nebo/safe-net';
 import { type AgentLog } from './agent-log.js';
+import { AppArea } from './areas/app-area.js';
+import { type Area } from './areas/area.js';
+import { MachineArea } from './areas/machine-area.js';
+import { NetworkArea } from './areas/network-area.js';
 import { CacheSweeper } from './builds/cache/sweeper.js';
-import { type ControlPlane, type ServicePlane, Superseded } from './control/control-plane.js';
+import { type ControlPlane, Superseded } from './control/control-plane.js';
 import { createDrivers, type AgentDrivers } from './drivers/create.js';
 import { type DriverChoice } from './drivers/probe.js';
-import { RecordLog } from './drivers/simulated/record-log.js';
-import { type BlobAccess, type Egress } from './drivers/types.js';
+import { type Egress } from './drivers/types.js';
 import { InventoryTeller } from './inventory/inventory-teller.js';
 import { lookAround } from './inventory/look.js';
 import { LogShipper } from './log/log-shipper.js';
-import { BackupWorker } from './reconcile/backup-worker.js';
-import { BuildWorker } from './reconcile/build-worker.js';
 import { Follower } from './reconcile/follower.js';
-import { MachineWorker } from './reconcile/machine-worker.js';
-import { Outcomes } from './reconcile/outcomes.js';
-import { ReplicaWorker } from './reconcile/replica-worker.js';
-import { Reporter } from './reconcile/reporter.js';
-import { type RunRecord, RunWorker } from './reconcile/run-worker.js';
-import { VpcWorker } from './reconcile/vpc-worker.js';
-import { WorkerSet } from './reconcile/worker-set.js';
-import { type Worker } from './reconcile/worker.js';
 import { Runs } from './system/runs.js';
-import { Backoff, ignoreAbort, Places, sleep } from './system/timing.js';
+import { Backoff, ignoreAbort, sleep } from './system/timing.js';
 import { ReplicaDesk } from './wake/desk.js';
 import { WakeDoor, type WakeDoorOptions } from './wake/door.js';
 
@@ -93,28 +86,15 @@ export function createRegionAgent(options: RegionAgentOptions): RegionAgent {
 export class RegionAgent {
   private readonly settings: AgentSettings;
   private readonly stopping = new AbortController();
-  /** Of builds and replicas, and of networks: what one service does not list, the other may want. */
-  private readonly workers: WorkerSet;
-  private readonly networkWorkers: WorkerSet;
-  private readonly machineWorkers: WorkerSet;
+  private readonly areas: readonly Area[];
   private readonly shipper: LogShipper;
-  private readonly reporter: Reporter;
-  private readonly networkReporter: Reporter;
-  private readonly machineReporter: Reporter;
   /** Services that do not answer at the moment. */
   private readonly silent = new Set<string>();
-  private readonly outcomes: Outcomes;
-  private readonly runRecords: RecordLog<RunRecord>;
-  private readonly runPlaces: Places;
-  private readonly blobs: BlobAccess;
-  private readonly machineBlobs: BlobAccess;
   /** Where an edge of this process asks for replicas. */
   readonly desk: ReplicaDesk;
   private readonly door: WakeDoor | null;
   private drivers: AgentDrivers | null;
   private proxy: EgressProxy | null = null;
-  private places: Places;
-  private readonly backupPlaces: Places;
   private loop: Promise<void> = Promise.resolve();
   private stopped: Promise<void> | null = null;
   private current: AgentStatus = { state: 'starting', region_id: null, epoch: null, drivers: {} };
@@ -126,31 +106,24 @@ export class RegionAgent {
     this.desk = new ReplicaDesk((id) => this.drivers?.replicas.onDemand(id) ?? null);
     const { wake = null } = options;
     this.door = wake === null || wake === 'here' ? null : new WakeDoor(this.desk, wake);
-    this.places = new Places(this.settings.builds);
-    this.backupPlaces = new Places(this.settings.backups);
-    this.outcomes = new Outcomes(join(home, 'outcomes'));
-    this.runPlaces = new Places(this.settings.jobRuns);
-    this.runRecords = new RecordLog(join(home, 'job-runs'));
-    const send = this.guarded.bind(this);
     this.shipper = new LogShipper({
       dir: join(home, 'log-seq'),
       log,
-      send: (stream, batch, signal) => send(controlPlane.log(stream, batch, signal)),
+      send: (stream, batch, signal) => this.guarded(controlPlane.log(stream, batch, signal)),
     });
-    const reporterOf = ({ observed }: Pick<ControlPlane, 'observed'>) =>
-      new Reporter(observed, log, () => this.supersede());
-    this.reporter = reporterOf({ observed: (items, signal) => controlPlane.observed(items, signal) });
-    this.networkReporter = reporterOf(controlPlane.of('networking'));
-    this.machineReporter = reporterOf(controlPlane.of('compute'));
-    this.workers = new WorkerSet((kind, id) => this.makeWorker(kind, id), log);
-    this.networkWorkers = new WorkerSet((kind, id) => this.makeNetworkWorker(kind, id), log);
-    this.machineWorkers = new WorkerSet((kind, id) => this.makeMachineWorker(kind, id), log);
-    const blobsOf = (plane: Pick<ServicePlane, 'getBlob' | 'putBlob'>): BlobAccess => ({
-      get: (sha256, signal) => send(plane.getBlob(sha256, signal)),
-      put: (blob, source, signal) => send(plane.putBlob(blob.sha256, blob.bytes, source, signal)),
-    });
-    this.blobs = blobsOf(controlPlane);
-    this.machineBlobs = blobsOf(controlPlane.of('compute'));
+    const common = {
+      ...{ log, home, drivers: () => this.drivers!, superseded: () => this.supersede() },
+      guarded: <T>(call: Promise<T>) => this.guarded(call),
+    };
+    const { builds, jobRuns, backups } = this.settings;
+    this.areas = [
+      new AppArea({
+        ...{ ...common, plane: controlPlane, shipper: this.shipper, builds, jobRuns },
+        wakeable: wake !== null,
+      }),
+      new NetworkArea({ ...common, plane: controlPlane.of('networking') }),
+      new MachineArea({ ...common, plane: controlPlane.of('compute'), backups }),
+    ];
   }
 
   status(): AgentStatus {
@@ -178,17 +151,16 @@ export class RegionAgent {
       if (isolated || simulated) log.info(fields, `${area}: ${choice.driver}, ${choice.why}`);
       else log.warn(fields, `${area}: ${choice.driver}, NOT ISOLATED: ${choice.why}`);
     }
-    await rm(this.backupDir(), { recursive: true, force: true });
     await Promise.all([
       this.drivers.builds.start(),
       this.drivers.replicas.start(),
       this.drivers.networks.start(),
       this.drivers.machines.start(),
       this.shipper.start(),
-      this.outcomes.start(),
-      this.runRecords.start(),
+      ...this.areas.map((area) => area.start()),
     ]);
     await this.door?.start();
+    await this.drivers.engines?.start();
     this.current = { ...this.current, state: 'connecting', drivers: { ...this.drivers.choices } };
     this.loop = this.follow().catch((error: unknown) => {
       log.error({ error: String((error as Error)?.stack ?? error) }, 'the agent ended by an error');
@@ -224,7 +196,8 @@ export class RegionAgent {
     this.desk.close();
     await this.door?.stop();
     await this.loop;
-    await Promise.all([this.workers.stop(), this.networkWorkers.stop(), this.machineWorkers.stop()]);
+    await Promise.all(this.areas.map((area) => area.stop()));
+    this.drivers?.engines?.stop();
     await this.drivers?.replicas.stop();
     await this.drivers?.meter.stop(graceMs);
     if (state === 'stopped' && this.options.endsAll) {
@@ -234,8 +207,8 @@ export class RegionAgent {
     await this.drivers?.machines.stop();
     await this.drivers?.networks.stop();
     await this.proxy?.stop();
-    const reporters = [this.reporter, this.networkReporter, this.machineReporter];
-    await Promise.all([this.shipper.stop(graceMs), ...reporters.map((reporter) => reporter.stop(graceMs))]);
+    const reports = this.areas.map(({ reporter }) => reporter.stop(graceMs));
+    await Promise.all([this.shipper.stop(graceMs), ...reports]);
     await this.options.controlPlane.close();
   }
 
@@ -258,15 +231,7 @@ export class RegionAgent {
       () => this.supersede(),
     );
     await Promise.all([
-      this.follower('apps-builder', controlPlane, this.reporter, (items, full) =>
-        this.apply(items, full),
-      ).run(signal),
-      this.follower('networking', controlPlane.of('networking'), this.networkReporter, (items, full) =>
-        this.applyNetworks(items, full),
-      ).run(signal),
-      this.follower('compute', controlPlane.of('compute'), this.machineReporter, (items, full) =>
-        this.applyMachines(items, full),
-      ).run(signal),
+      ...this.areas.map((area) => this.follower(area).run(signal)),
       new CacheSweeper({
         ...{ caches: this.drivers!.builds.caches, plane: controlPlane, log: this.options.log },
         ...{ everyMs: 5 * this.settings.fullMs, onSuperseded: () => this.supersede() },
@@ -313,16 +278,8 @@ export class RegionAgent {
     });
   }
 
-  private backupDir(): string {
-    return join(this.options.home, 'backups');
-  }
-
-  private follower(
-    service: string,
-    plane: ServicePlane,
-    reporter: Reporter,
-    apply: (items: readonly Wanted[], full: boolean) => Promise<void>,
-  ): Follower {
+  private follower(area: Area): Follower {
+    const { service, plane, reporter } = area;
     const { waitSeconds, fullMs } = this.settings;
     return new Follower({
       service,
@@ -330,7 +287,7 @@ export class RegionAgent {
       log: this.options.log,
       waitSeconds,
       fullMs,
-      apply,
+      apply: (items, full) => area.apply(items, full),
       contact: (there) => {
         if (there) this.silent.delete(service);
         else this.silent.add(service);
@@ -341,74 +298,5 @@ export class RegionAgent {
       },
       onSuperseded: () => this.supersede(),
     });
-  }
-
-  private async apply(items: readonly Wanted[], full: boolean): Promise<void> {
-    const listed = this.workers.apply(items, full);
-    if (!full) return;
-    for (const id of this.outcomes.ids()) if (!listed.has(`build/${id}`)) await this.outcomes.drop(id);
-    for (const id of this.runRecords.records.keys())
-      if (!listed.has(`run/${id}`)) await this.runRecords.delete(id);
-    for (const { id } of this.drivers!.replicas.list())
-      if (!listed.has(`replica/${id}`)) await this.drivers!.replicas.remove(id);
-  }
-
-  /** After a full answer, networks that an earlier agent left and that nobody wants are taken away too. */
-  private async applyNetworks(items: readonly Wanted[], full: boolean): Promise<void> {
-    const listed = this.networkWorkers.apply(items, full);
-    if (!full) return;
-    const { networks } = this.drivers!;
-    for (const { id } of await networks.list()) {
-      if (listed.has(`vpc/${id}`)) continue;
-      // One that cannot be taken away now must not hold up the others; the next full comparison tries again.
-      await networks.remove(id).catch((error: unknown) => {
-        this.options.log.error({ vpc: id, error: String(error) }, 'could not end what is not wanted');
-      });
-    }
-  }
-
-  /** The same for machines. */
-  private async applyMachines(items: readonly Wanted[], full: boolean): Promise<void> {
-    const listed = this.machineWorkers.apply(items, full);
-    if (!full) return;
-    const { machines } = this.drivers!;
-    for (const { id } of await machines.list()) {
-      if (listed.has(`vm/${id}`)) continue;
-      await machines.remove(id).catch((error: unknown) => {
-        this.options.log.error({ vm: id, error: String(error) }, 'could not end what is not wanted');
-      });
-    }
-  }
-
-  private makeWorker(kind: AgentKind, id: string): Worker | null {
-    const { builds, replicas, jobs } = this.drivers!;
-    const { blobs, shipper, reporter, outcomes, places } = this;
-    const { log } = this.options;
-    if (kind === 'build')
-      return new BuildWorker(id, { driver: builds, blobs, shipper, reporter, outcomes, places, log });
-    if (kind === 'run') {
-      const { runRecords: records, runPlaces } = this;
-      return new RunWorker(id, { driver: jobs, blobs, shipper, reporter, records, places: runPlaces, log });
-    }
-    const wakeable = (this.options.wake ?? null) !== null;
-    if (kind === 'replica')
-      return new ReplicaWorker(id, { driver: replicas, blobs, shipper, reporter, log, wakeable });
-    return null;
-  }
-
-  private makeMachineWorker(kind: AgentKind, id: string): Worker | null {
-    const { machines: driver } = this.drivers!;
-    const parts = { driver, blobs: this.machineBlobs, reporter: this.machineReporter, log: this.options.log };
-    if (kind === 'vm') return new MachineWorker(id, parts);
-    if (kind === 'backup')
-      return new BackupWorker(id, { ...parts, places: this.backupPlaces, dir: this.backupDir() });
-    return null;
-  }
-
-  private makeNetworkWorker(kind: AgentKind, id: string): Worker | null {
-    const { networks: driver } = this.drivers!;
-    return kind === 'vpc'
-      ? new VpcWorker(id, { driver, reporter: this.networkReporter, log: this.options.log })
-      : null;
   }
 }

@@ -161,7 +161,7 @@ const limited = hierarchy ? it : it.skip;
       await Promise.all(['one', 'two'].map((id) => on.plane.see(id, 'gone')));
     }, 60_000);
 
-    it('variables of a running replica are a file of its own user alone', async () => {
+    it('variables of a running replica are a file of its own user alone, and no argument', async () => {
       const env = [{ name: 'TOKEN', value: 'tok-of-replica', secret: true }];
       on.plane.want('holder', 1, await replicaOf(on.plane, 'holder', helloServer, { env }));
       await on.plane.see('holder', 'ready');
@@ -175,6 +175,11 @@ const limited = hierarchy ? it : it.skip;
         holding.push(`${entry.name} ${(mode & 0o777).toString(8)} ${uid > 0}`);
       }
       expect(holding).toEqual(['env 400 true']);
+      // Every user of the host may read how a process was called.
+      for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name)))
+        expect(await readFile(`/proc/${pid}/cmdline`, 'latin1').catch(() => '')).not.toContain(
+          'tok-of-replica',
+        );
       on.plane.forget('replica', 'holder');
     });
 

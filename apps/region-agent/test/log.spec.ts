@@ -6,6 +6,7 @@ import { silentLog } from '../src/agent-log.js';
 import { LineSplitter } from '../src/log/lines.js';
 import { LogShipper } from '../src/log/log-shipper.js';
 import { mask, Redactor } from '../src/log/redact.js';
+import { secretForms } from '../src/log/secret-forms.js';
 import { envFile } from '../src/drivers/local/bwrap.js';
 import { parseDrivers, probeDrivers } from '../src/drivers/probe.js';
 import { slotAt } from '../src/drivers/local/slots.js';
@@ -50,6 +51,56 @@ describe('LineSplitter', () => {
     const key = '-----BEGIN KEY-----\nabcdef\nghijkl\n-----END KEY-----\n';
     expect(split([key], [key])).toEqual([mask, mask, mask, mask]);
     expect(split(['pass passphrase 1'], ['pass', 'passphrase', '1'])).toEqual([`${mask} ${mask} 1`]);
+  });
+
+  const odd = 'p@ss/w"ö\'rd+<&> 100%=~!';
+  const key = `-----BEGIN KEY-----\n${'MIIEvQIBADANBg+kqhkiG9w0/BAQEFAASC\n'.repeat(12)}-----END KEY-----\n`;
+  it.each([
+    ['in JSON', JSON.stringify({ password: odd, more: 1 })],
+    ['in JSON of ASCII', String.raw`{"p": "p@ss/w\"\u00f6'rd+<&> 100%=~!"}`],
+    ['in JSON for pages', String.raw`{"p":"p@ss/w\"ö'rd+\u003c\u0026\u003e 100%=~!"}`],
+    ['in JSON with escaped slashes', String.raw`{"p":"p@ss\/w\"\u00f6'rd+<&> 100%=~!"}`],
+    ['in the user of an address', `https://me:${encodeURIComponent(odd)}@host/path`],
+    ['percent-encoded in lower case', encodeURIComponent(odd).replace(/%../g, (code) => code.toLowerCase())],
+    ['percent-encoded to the letter', 'p%40ss%2Fw%22%C3%B6%27rd%2B%3C%26%3E%20100%25%3D~%21'],
+    ['as a path', 'p%40ss/w%22%C3%B6%27rd%2B%3C%26%3E%20100%25%3D~%21'],
+    ['in a form', new URLSearchParams({ user: 'me', password: odd }).toString()],
+    ['quoted for a shell', String.raw`+ login 'p@ss/w"ö'\''rd+<&> 100%=~!'`],
+    ['in base64', `secret: ${Buffer.from(odd).toString('base64')}`],
+    ['in base64 for addresses', Buffer.from(odd).toString('base64url')],
+    ['in a Basic header', `authorization: Basic ${Buffer.from(`me:${odd}`).toString('base64')}`],
+    ['in a Basic header of another length', `Basic ${Buffer.from(`you:${odd}`).toString('base64')}`],
+    ['in base64 with a line end behind', Buffer.from(`${odd}\n`).toString('base64')],
+    ['in hex', Buffer.from(odd).toString('hex')],
+    ['in hex in capitals', Buffer.from(odd).toString('hex').toUpperCase()],
+  ])('masks a secret %s', (_, text) => {
+    const half = Math.floor(text.length / 2);
+    const [line] = split([text.slice(0, half), text.slice(half)], [odd]);
+    expect(line).toContain(mask);
+    // Nothing of eight signs in a row is left of what stood there, beside what is no secret.
+    const kept = `${line} me:you: authorization: Basic password secret: login host path more user {"password":"`;
+    const [form] = secretForms(odd)
+      .filter((one) => text.includes(one))
+      .sort((a, b) => b.length - a.length);
+    for (let at = 0; at + 8 <= form!.length; at++) expect(kept).not.toContain(form!.slice(at, at + 8));
+  });
+
+  it('masks a key of several lines in JSON, and in base64 as programs break it', () => {
+    expect(split([JSON.stringify({ key, user: 'me' })], [key])).toEqual([`{"key":"${mask}","user":"me"}`]);
+    for (const columns of [76, 64]) {
+      const wrapped = Buffer.from(key)
+        .toString('base64')
+        .match(new RegExp(`.{1,${columns}}`, 'g'))!;
+      const lines = split([wrapped.join('\n')], [key]);
+      expect(lines.slice(0, -1).every((line) => line === mask)).toBe(true);
+      expect(lines.at(-1)!.replace(mask, '').length).toBeLessThan(8);
+    }
+  });
+
+  it('leaves nothing of two that overlap, and leaves alone what is no secret', () => {
+    expect(split(['xabcdefghx'], ['abcdef', 'defgh'])).toEqual([`x${mask}x`]);
+    const text = 'GET /index.html 200 in 12 ms; сто рублей; ' + 'lorem ipsum '.repeat(50);
+    expect(split([text], [odd, key, 'hunter2-hunter2'])).toEqual([text]);
   });
 });
 

@@ -7,6 +7,7 @@ import type { Sql } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import { says } from '../events.js';
 import { lockApp, makeRevision } from '../rollouts/rollout.rows.js';
+import { cancelledOnRequest } from './build.rows.js';
 
 /** A build as its life sees it. */
 export interface LivingBuild {
@@ -89,7 +90,8 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
 
   @State()
   cancelled(build: LivingBuild): Outcome {
-    return this.end((tx) => this.finish(tx, build, 'cancelled', null));
+    const why = build.app_deleted ? 'the app was deleted' : cancelledOnRequest;
+    return this.end((tx) => this.finish(tx, build, 'cancelled', why));
   }
 
   @State()
@@ -105,7 +107,10 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
     if (facts.artifact_kind !== 'static' && facts.artifact_kind !== 'server')
       return 'the region reported an artifact of an unknown kind';
     if (build.docker_image !== null) return this.imageProblem(facts);
-    if (facts.artifact_kind === 'server' && !facts.start_command)
+    // Of a Dockerfile an image comes too, whose own words start it.
+    const image = facts.image == null ? null : await this.imageProblem(facts);
+    if (image !== null) return image;
+    if (facts.artifact_kind === 'server' && !facts.start_command && facts.image == null)
       return 'the app has no command that starts it; set start_command';
     if (facts.routing && !isCompiledRouting(facts.routing))
       return 'the region reported rules of the routing file that cannot be read';
@@ -129,7 +134,7 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
 
   private async succeed(tx: Sql, build: LivingBuild): Promise<void> {
     const app = await lockApp(tx, build.app_id);
-    if (app === null) return this.finish(tx, build, 'cancelled', null);
+    if (app === null) return this.finish(tx, build, 'cancelled', 'the app was deleted');
     const facts = build.observed_facts as ArtifactFacts;
     await tx.query(
       `update build set artifact_sha256 = $2, artifact_bytes = $3::bigint, artifact_kind = $4, start_command = $5, stack = $6, routing = $7::jsonb,
@@ -143,7 +148,8 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
         facts.start_command,
         facts.stack,
         facts.routing ? JSON.stringify(facts.routing) : null,
-        facts.image?.digest ?? null,
+        // What was built here has no name by which anybody could pull it.
+        build.docker_image === null ? null : (facts.image?.digest ?? null),
         facts.image?.layers.map(({ sha256 }) => sha256) ?? null,
       ],
     );

@@ -76,6 +76,9 @@ export async function beginBuild(
   return { id, app_id: app.id, status: 'queued' };
 }
 
+/** Why somebody's own build has no result. */
+export const cancelledOnRequest = 'cancelled on request';
+
 /** Calls off the builds of earlier pushes that no region has begun; what has begun goes on to its end. */
 export async function callOffQueued(
   tx: Sql,

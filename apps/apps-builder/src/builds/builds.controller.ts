@@ -171,6 +171,26 @@ export class BuildsController {
     return (await this.builds.rebuild(caller, project ?? null, app, id, idem)).body;
   }
 
+  @Post(paths('builds/:build_id/rollback'))
+  @Operation({
+    id: 'apps_rollback_build',
+    flatId: 'apps_rollback_build_by_id',
+    tag: 'apps',
+    summary: 'Serve an earlier build again, without building',
+    permission: 'app:update',
+    resource: 'app',
+    answer: V1AppDeployResult,
+  })
+  async rollback(
+    @Caller() caller: KeyIdentity,
+    @Param('project_id') project: string | undefined,
+    @Param('app_id') app: string,
+    @Param('build_id') id: string,
+    @Idempotent() idem: IdempotentRequest | null,
+  ): Promise<V1AppDeployResult> {
+    return (await this.builds.rollback(caller, project ?? null, app, id, idem)).body;
+  }
+
   @Post(paths('builds/:build_id/cancel'))
   @Operation({
     id: 'apps_cancel_build',

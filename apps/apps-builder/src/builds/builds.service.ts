@@ -21,10 +21,11 @@ import {
 } from '@nebo/service-kit';
 import { AppsService, checkImage } from '../apps/apps.service.js';
 import { says, sayAct } from '../events.js';
+import { lockApp, makeRevision } from '../rollouts/rollout.rows.js';
 import type { App, Build } from '../generated/prisma/client.js';
 import { Store, type Tx } from '../shared/prisma.js';
 import { type CommitSource, SourcesService } from '../sources/sources.service.js';
-import { beginBuild, type BuildSource } from './build.rows.js';
+import { beginBuild, type BuildSource, cancelledOnRequest } from './build.rows.js';
 import { buildRecord, deployResult } from './build.mapper.js';
 
 /** Builds: what starts and stops them, and what is shown of them. Their life is in `build.lifecycle.ts`. */
@@ -153,6 +154,59 @@ export class BuildsService {
   }
 
   /**
+   * Has an earlier build serve again: its artifact as it is, with the variables and the size of today. Nothing is built, and the
+   * command before a deploy is not run: it belongs to a version's first deploy.
+   * @throws ApiError 404, 409 `no_artifact` for a build that made nothing, `predeploy_failed` for one whose command did not end well,
+   *   `build_is_live` for the one that serves, `deploy_in_progress` for the one that is rolling
+   */
+  async rollback(
+    caller: KeyIdentity,
+    projectId: string | null,
+    appId: string,
+    id: string,
+    idem: IdempotentRequest | null,
+  ): Promise<OnceAnswer<V1AppDeployResult>> {
+    return this.store.as(caller.account_id, ({ db, sql }) =>
+      once(sql, idem, async () => {
+        const { id: app_id } = await this.apps.find(db, caller, projectId, appId);
+        if ((await lockApp(sql, app_id)) === null) throw notFound();
+        const app = await this.apps.find(db, caller, projectId, appId);
+        const to = await findBuild(db, app, id);
+        if (to.status !== 'success' || to.artifact_sha256 === null)
+          throw conflict(
+            'no_artifact',
+            `the build made nothing that could be served: it ended with ${to.status}`,
+          );
+        const commands = await sql.query<{ status: string }>(
+          "select status from job_run where build_id = $1::uuid and kind = 'predeploy'",
+          [to.id],
+        );
+        if (commands.length > 0 && commands.every(({ status }) => status !== 'success'))
+          throw conflict(
+            'predeploy_failed',
+            'its pre-deploy command never ended well: deploy or rebuild it instead',
+          );
+        const [wanted] = await sql.query<{ build_id: string }>(
+          'select build_id from revision where id = $1::uuid',
+          [app.target_revision_id],
+        );
+        if (wanted?.build_id === to.id) {
+          throw app.current_revision_id === app.target_revision_id
+            ? conflict('build_is_live', 'this build is the one that serves')
+            : conflict('deploy_in_progress', 'this build is on its way already');
+        }
+        await makeRevision(sql, app.id, to.id, 'rollback');
+        await sql.query("update build set deploy_state = 'rolling', boot_error = null where id = $1::uuid", [
+          to.id,
+        ]);
+        await wake(sql, 'rollout', app.id);
+        await sayAct(sql, caller, 'apps_rollback_build', app, { build_id: to.id });
+        return { status: 200, body: deployResult({ id: to.id, app_id: app.id, status: to.status }) };
+      }),
+    );
+  }
+
+  /**
    * Stops a build: at once while it waits, otherwise as soon as the region has stopped it.
    * @throws ApiError 404, 409 `build_finished`
    */
@@ -173,10 +227,11 @@ export class BuildsService {
         await sql.query(
           `update build set gone = true, generation = generation + 1,
              status = case when status = 'queued' then 'cancelled' else status end,
+             error = case when status = 'queued' then $2 else error end,
              finished_at = case when status = 'queued' then now() else finished_at end,
              log_done = log_done or (status = 'queued' and observed_state is null)
            where id = $1::uuid and not gone and status in ('queued', 'building')`,
-          [before.id],
+          [before.id, cancelledOnRequest],
         );
         await wake(sql, 'build', before.id);
         const build = await db.build.findUniqueOrThrow({ where: { id: before.id } });
@@ -184,7 +239,13 @@ export class BuildsService {
           await say(
             sql,
             says.buildFinished(
-              { build_id: build.id, app_id: app.id, status: 'cancelled', error: null, duration_ms: null },
+              {
+                build_id: build.id,
+                app_id: app.id,
+                status: 'cancelled',
+                error: build.error,
+                duration_ms: null,
+              },
               { account: app.account_id },
             ),
           );

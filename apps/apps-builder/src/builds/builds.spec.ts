@@ -118,7 +118,10 @@ describe('builds', () => {
   it('200 cancels a waiting build at once and a running one when the region has stopped it; 409 when it has ended', async () => {
     const { app, build } = await bench.appWithBuild();
     const waiting = await bench.api('POST', `apps/${app.id}/builds/${build.id}/cancel`);
-    expect(waiting).toMatchObject({ status: 200, body: { status: 'cancelled', deploy_state: null } });
+    expect(waiting).toMatchObject({
+      status: 200,
+      body: { status: 'cancelled', deploy_state: null, error: 'cancelled on request' },
+    });
     expect(waiting.body.finished_at).not.toBeNull();
     expect((await bench.api('POST', `apps/${app.id}/builds/${build.id}/cancel`)).body.status).toBe(
       'cancelled',
@@ -134,7 +137,7 @@ describe('builds', () => {
     const gone = await agent.until('called off', ({ id, gone }) => id === running.id && gone);
     expect(gone.generation).toBe(2);
     await agent.observe(gone, 'cancelled');
-    await until(app.id, running.id, 'cancelled');
+    expect(await until(app.id, running.id, 'cancelled')).toMatchObject({ error: 'cancelled on request' });
 
     const failed = (await bench.api('POST', `apps/${app.id}/deploy`)).body;
     await agent.observe(await agent.until('wanted', ({ id }) => id === failed.id), 'error', {

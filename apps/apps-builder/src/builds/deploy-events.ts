@@ -37,8 +37,9 @@ const at = (place: number) => ({ state: steps[place]!, place });
 /** What the stream says of a build. */
 export function deployEvent(build: Watched): V1DeployEvent {
   const { id, status, deploy_state, error, boot_error } = build;
-  const { state, place } = stateOf(build);
-  const reason = place === last && state !== 'live' ? (boot_error ?? error) : null;
+  const { state } = stateOf(build);
+  // On the way too: a rollout that waits for something says for what.
+  const reason = state === 'live' ? null : (boot_error ?? error);
   return { build_id: id, state, reason, status, deploy_state, error, boot_error };
 }
 

@@ -4,6 +4,7 @@ import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
 import { Changes, conflict, cursorOf, type Feed, numberAfter, numberIn } from '@nebo/service-kit';
 import type { Topic } from '../shared/topics.js';
+import { confirmAtEdge, forgetEdge, seeEdge } from './edges.rows.js';
 
 interface RouteRow {
   host: string;
@@ -27,8 +28,15 @@ export class RoutesService {
   /**
    * Routes that changed after a version; waits while none does.
    * @param since null, or a version that is too old or another database's: everything
+   * @param edge who asks, and is there from now on; null: somebody who serves nobody
    */
-  async since(since: string | null, waitMs: number, gone: AbortSignal): Promise<RoutesAnswer> {
+  async since(
+    since: string | null,
+    waitMs: number,
+    gone: AbortSignal,
+    edge: string | null,
+  ): Promise<RoutesAnswer> {
+    if (edge !== null) await this.database.transaction((tx) => seeEdge(tx, edge));
     const ear = this.changes.listen('routes');
     const over = AbortSignal.any([gone, this.changes.stopping]);
     const end = Date.now() + waitMs;
@@ -46,15 +54,16 @@ export class RoutesService {
   }
 
   /**
-   * The edge serves a version. Whoever waits for that (a rollout in `switching`) goes on at once.
+   * An edge serves a version. Whoever waits for that (a rollout in `switching`) goes on at once.
    * @throws ApiError 409 `unknown_version` for a version of another database: the edge should ask for everything
    */
-  async applied({ version, routes }: RoutesApplied): Promise<number> {
+  async applied({ version, routes, edge }: RoutesApplied): Promise<number> {
     return this.database.transaction(async (tx) => {
       const [feed] = await tx.query<Feed>("select * from feed where name = 'routes'");
       const number = numberIn(feed!, version);
       if (number === null)
         throw conflict('unknown_version', 'this version was not given here; ask for all routes');
+      const list = routes === undefined ? null : JSON.stringify(routes);
       const rows = await tx.query<{ app_id: string }>(
         `update route set confirmed = $1::bigint
          where change <= $1::bigint and confirmed < change
@@ -62,10 +71,20 @@ export class RoutesService {
              select 1 from jsonb_to_recordset($2::jsonb) as r (host text, build_id uuid)
              where r.host = route.host and r.build_id is not distinct from route.build_id))
          returning app_id`,
-        [number.toString(), routes === undefined ? null : JSON.stringify(routes)],
+        [number.toString(), list],
       );
-      for (const app of [...new Set(rows.map(({ app_id }) => app_id))].sort()) await wake(tx, 'rollout', app);
+      const apps = new Set(rows.map(({ app_id }) => app_id));
+      // Beside what any edge has said: what this one has. A rollout asks for both.
+      if (edge !== undefined) for (const app of await confirmAtEdge(tx, edge, number, list)) apps.add(app);
+      for (const app of [...apps].sort()) await wake(tx, 'rollout', app);
       return rows.length;
+    });
+  }
+
+  /** An edge stops in good order: whoever waits for it looks again. */
+  async leave(edge: string): Promise<void> {
+    await this.database.transaction(async (tx) => {
+      for (const app of await forgetEdge(tx, edge)) await wake(tx, 'rollout', app);
     });
   }
 

@@ -1,11 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import type { RunFacts } from '@nebo/contracts';
-import { Lifecycle, minutes, type Outcome, seconds, State, type StepContext } from '@nebo/lifecycle';
+import { Lifecycle, minutes, type Outcome, seconds, State, type StepContext, wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
 
 /** A run as its life sees it. */
 export interface LivingRun {
   id: string;
+  app_id: string;
+  kind: string;
   status: string;
   generation: number;
   gone: boolean;
@@ -38,7 +40,7 @@ export class JobRunLifecycle extends Lifecycle<LivingRun> {
 
   override async load(tx: Sql, id: string): Promise<LivingRun | null> {
     const [row] = await tx.query<LivingRun>(
-      `select r.id, r.status, r.generation, r.gone, r.timeout_ms, (extract(epoch from now() - r.started_at) * 1000)::float8 as running_ms,
+      `select r.id, r.app_id, r.kind, r.status, r.generation, r.gone, r.timeout_ms, (extract(epoch from now() - r.started_at) * 1000)::float8 as running_ms,
          r.observed_generation, r.observed_state, r.observed_reason, r.observed_facts,
          case when a.deleted_at is not null then 'the app was deleted' when a.suspended then 'the account was suspended'
            when r.gone then 'the job was deleted' end as called_off, t.refused as port_refused, t.trouble as port_trouble
@@ -110,15 +112,17 @@ export class JobRunLifecycle extends Lifecycle<LivingRun> {
 /** Writes the end once; what the region may still do for the run is called off. */
 async function finish(tx: Sql, run: LivingRun, status: Final, error: string | null): Promise<void> {
   const { exit_code, duration_ms } = run.observed_facts ?? {};
-  await tx.query(
+  const ended = await tx.query(
     `update job_run set status = $2, error = $3, exit_code = $4::int, finished_at = now(),
        started_at = coalesce(started_at, case when $5::int is null then null else now() - $5::int * interval '1 millisecond' end),
        duration_ms = coalesce($5::int, (extract(epoch from now() - started_at) * 1000)::int),
        generation = generation + (not gone and (observed_state is null or observed_state = 'running'))::int,
        gone = gone or observed_state is null or observed_state = 'running'
-     where id = $1::uuid and status in ('queued', 'running')`,
+     where id = $1::uuid and status in ('queued', 'running') returning 1 as ended`,
     [run.id, status, error, whole(exit_code, -1), whole(duration_ms, 0)],
   );
+  // The rollout of its version waits for it.
+  if (ended.length > 0 && run.kind === 'predeploy') await wake(tx, 'rollout', run.app_id);
 }
 
 const whole = (value: unknown, min: number): number | null =>

@@ -1,44 +1,45 @@
-import { Injectable } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { Lifecycle, minutes, type Outcome, seconds, State, type StepContext, wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { showNetwork } from '../networks/network-fault.js';
+import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Settings } from '../shared/settings.js';
 import {
   loadRollout,
   lockApp,
   makeRevision,
   orderReplicas,
-  postponeRetirement,
   removeReplicas,
-  replaceIn,
   retireReplicas,
   type RolloutApp,
   type RolloutReplica,
   type RolloutRevision,
-  routesConfirmed,
-  writeRoutes,
 } from './rollout.rows.js';
 import {
   fits,
-  isCrashing,
+  isDue,
   isInPlace,
   isUsable,
   nothing,
-  plan,
   replicasWanted,
+  revisionOf,
   targetOf,
 } from './rollout.replicas.js';
+import { hasPredeploy, predeployFault, predeployRun } from './predeploy.js';
+import { passOverEdges, waitingFor, type Witness, witness, writeRoutes } from './route.rows.js';
+import { Serving } from './serving.js';
 import { settleSpan } from './span.rows.js';
 
 /** What the region might have lost without a word is compared this often. */
 const compareMs = seconds(30);
+/** An edge that has fallen silent stops being waited for without a word: looked at this often. */
+const silenceMs = seconds(5);
 
 /**
  * Life of an app in its region; one row an app, so that deploys, restarts, scaling and deletion never run at once.
- * idle ⇄ starting → switching → idle; failed back to idle; deleting → end.
+ * idle ⇄ [preparing →] starting → switching → idle; failed back to idle; deleting → end.
  *
- * A new revision's replicas are started beside the old ones; when all are ready the routes switch, and when the edge has
- * confirmed that, the build is `live` and the old replicas go after a drain time. If the new ones fail, the old revision
+ * A new revision's replicas are started beside the old ones; when all are ready the routes switch, and when every edge that is
+ * there has confirmed that, the build is `live` and the old replicas go after a drain time. If the new ones fail, the old revision
  * has never stopped serving. `recreate` takes the old ones away first.
  *
  * An app on demand (`replica_count` 0) has one replica that may sleep. It is started once, to prove that it comes up, before
@@ -47,12 +48,17 @@ const compareMs = seconds(30);
 @Injectable()
 export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   override readonly kind = 'rollout';
+  private readonly serving: Serving;
+  private readonly log: Runtime['log'];
 
   constructor(
     private readonly database: Database,
     private readonly settings: Settings,
+    @Inject(RUNTIME) { log }: Runtime,
   ) {
     super();
+    this.serving = new Serving(settings);
+    this.log = log;
   }
 
   override load(tx: Sql, id: string): Promise<RolloutApp | null> {
@@ -70,17 +76,36 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       mayBegin(app)
     )
       return this.begin(app);
-    const again = await this.database.transaction((tx) => this.keep(tx, app));
+    const again = await this.database.transaction((tx) => this.serving.keep(tx, app));
     return this.wait(Math.min(again, app.restart_in ?? Infinity, compareMs));
+  }
+
+  /**
+   * The new version's own command runs, once, before anything of it serves: a change of a database, say. One that has begun is
+   * not cut off by a newer deploy, which waits for its end.
+   */
+  @State({ deadline: minutes(35), onMissed: 'failed' })
+  async preparing(app: RolloutApp): Promise<Outcome> {
+    if (app.deleted) return this.go('deleting');
+    const rolling = revisionOf(app, app.rolling_revision_id);
+    if (rolling === null) return this.go('idle');
+    if (app.suspended) return this.fail('the balance is used up and the account is suspended', 'failed');
+    const run = await this.database.transaction((tx) => predeployRun(tx, app, rolling));
+    const fault = predeployFault(run);
+    if (fault !== null) return this.fail(fault, 'failed');
+    if (run.status === 'success') return this.go('starting');
+    return this.wait(compareMs, 'the pre-deploy command has not ended');
   }
 
   /** The replicas of the new revision start; the old ones serve. */
   @State({ deadline: minutes(10), onMissed: 'failed' })
   async starting(app: RolloutApp): Promise<Outcome> {
     if (app.deleted) return this.go('deleting');
+    const rolling = revisionOf(app, app.rolling_revision_id);
+    // A newer version may have been named while the former one's beginning was written.
+    if (rolling !== null && (await this.awaitsCommand(app, rolling))) return this.go('preparing');
     if (isDue(app.restart_in)) return this.go('starting', (tx) => this.restart(tx, app));
     if (app.target_revision_id !== app.rolling_revision_id) return this.begin(app);
-    const rolling = revisionOf(app, app.rolling_revision_id);
     if (rolling === null) return this.go('idle');
     if (rolling.artifact_kind === 'static')
       return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
@@ -120,14 +145,14 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     return this.go('switching', (tx) => this.switchRoutes(tx, app, rolling));
   }
 
-  /** The routes lead to the new revision; waits until an edge serves them. */
+  /** The routes lead to the new revision; waits until the edges serve them. */
   @State({ deadline: minutes(1), onMissed: 'unverified' })
   switching(app: RolloutApp): Promise<Outcome> {
     return this.confirm(app);
   }
 
-  /** No edge has confirmed in time: said so, and waited on. Only here may a newer revision overtake. */
-  @State()
+  /** Not every edge has confirmed in time: said so, and waited on. Only here may a newer revision overtake. */
+  @State({ deadline: minutes(5), onMissed: 'overdue' })
   async unverified(app: RolloutApp, { reason }: StepContext): Promise<Outcome> {
     if (!app.deleted && isDue(app.restart_in)) return this.go('unverified', (tx) => this.restart(tx, app));
     if (!app.deleted && app.target_revision_id !== app.rolling_revision_id) return this.begin(app, true);
@@ -136,11 +161,22 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       await this.database.transaction((tx) =>
         tx.query(
           "update build set deploy_state = 'unverified', boot_error = $2 where id = $1::uuid and deploy_state = 'rolling'",
-          [rolling.build_id, reason ?? 'no edge has confirmed the routes yet'],
+          [rolling.build_id, reason ?? 'no edge has confirmed the routes'],
         ),
       );
     }
     return this.confirm(app);
+  }
+
+  /** An edge that is there and takes no routes must not hold up every deploy for ever: it is passed over, and that is told. */
+  @State()
+  async overdue(app: RolloutApp): Promise<Outcome> {
+    const { confirmed, behind } = await this.witness(app);
+    if (confirmed && behind.length > 0) {
+      this.log.warn({ app: app.id, edges: behind }, 'edges that take no routes are not waited for any more');
+      await this.database.transaction((tx) => passOverEdges(tx, behind));
+    }
+    return this.go('unverified');
   }
 
   /** The new revision did not come up: the old one goes on, and the build says why. */
@@ -163,7 +199,7 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
         [app.id],
       );
       await removeReplicas(tx, idsOf(app.replicas, rolling.id));
-      await this.routesOfCurrent(tx, { ...app, never_booted: true });
+      await this.serving.routesOfCurrent(tx, { ...app, never_booted: true });
     });
   }
 
@@ -195,14 +231,18 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
 
   /** Makes the wanted revision the one that rolls; one that had begun before and is not live gives way. */
   private begin(app: RolloutApp, switched = false): Outcome {
-    return this.go('starting', async (tx) => {
+    const wanted = revisionOf(app, app.target_revision_id);
+    return this.go(hasPredeploy(app, wanted) ? 'preparing' : 'starting', async (tx) => {
       if ((await lockApp(tx, app.id)) === null) return;
       const before = revisionOf(app, app.rolling_revision_id);
-      const next = revisionOf(app, app.target_revision_id);
-      if (before && before.build_id !== next?.build_id && before.build_id !== app.current_build_id) {
-        // A build overtaken before it was live ends as cancelled (interfaces.md, 10).
+      if (before && before.build_id !== wanted?.build_id && before.build_id !== app.current_build_id) {
+        // A build overtaken before it was live ends as cancelled (interfaces.md, 10). One that served before can serve again.
+        const ends =
+          before.cause === 'rollback'
+            ? "deploy_state = 'never_booted', boot_error = 'overtaken by a newer deploy'"
+            : "status = 'cancelled', deploy_state = null, error = 'overtaken by a newer build'";
         await tx.query(
-          `update build set status = 'cancelled', deploy_state = null, error = 'overtaken by a newer build'
+          `update build set ${ends}
            where id = $1::uuid and status = 'success' and deploy_state in ('rolling', 'unverified')`,
           [before.build_id],
         );
@@ -211,6 +251,12 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       if (before && !switched) await removeReplicas(tx, idsOf(app.replicas, before.id));
       await tx.query('update app set rolling_revision_id = target_revision_id where id = $1::uuid', [app.id]);
     });
+  }
+
+  private async awaitsCommand(app: RolloutApp, rolling: RolloutRevision): Promise<boolean> {
+    if (!hasPredeploy(app, rolling)) return false;
+    const run = await this.database.transaction((tx) => predeployRun(tx, app, rolling));
+    return run.status !== 'success';
   }
 
   private async confirm(app: RolloutApp): Promise<Outcome> {
@@ -222,15 +268,20 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
       const failed = mine.find((replica) => replica.state === 'failed');
       if (failed) return this.fail(failed.reason ?? 'a replica failed right after it was ready', 'failed');
     }
-    const confirmed = await this.database.transaction(async (tx) => {
+    const found = await this.database.transaction(async (tx) => {
       await this.switchRoutes(tx, app, rolling);
-      return routesConfirmed(tx, app.id);
+      return witness(tx, app.id, this.settings.edgeSeenMs);
     });
-    if (!confirmed) return this.wait(compareMs, 'no edge has confirmed the routes');
+    const missing = waitingFor(found);
+    if (missing !== null) return this.wait(found.confirmed ? silenceMs : compareMs, missing);
     return this.go('idle', (tx) => this.promote(tx, app, rolling));
   }
 
-  /** An edge serves the new revision: it is the current one, and the others may finish what they have begun. */
+  private witness(app: RolloutApp): Promise<Witness> {
+    return this.database.transaction((tx) => witness(tx, app.id, this.settings.edgeSeenMs));
+  }
+
+  /** The edges serve the new revision: it is the current one, and the others may finish what they have begun. */
   private async promote(tx: Sql, app: RolloutApp, rolling: RolloutRevision): Promise<void> {
     if ((await lockApp(tx, app.id)) === null) return;
     await tx.query(
@@ -247,130 +298,9 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     await settleSpan(tx, app, rolling);
   }
 
-  /**
-   * Keeps the serving revision as it shall be: as many replicas as wanted, crashed ones replaced, routes to ready ones only.
-   * @returns milliseconds after which to look again
-   */
-  private async keep(tx: Sql, app: RolloutApp): Promise<number> {
-    if ((await lockApp(tx, app.id)) === null) return 0;
-    const retired = app.replicas.filter((replica) => !replica.gone && isDue(replica.retire_in));
-    const retiredIds = retired.map(({ id }) => id);
-    let postponed = Infinity;
-    // As long as no edge has said that it sends elsewhere, requests may still come to them.
-    if (retired.length === 0 || (await routesConfirmed(tx, app.id))) await removeReplicas(tx, retiredIds);
-    else {
-      postponed = this.settings.drainMs;
-      await postponeRetirement(tx, retiredIds, postponed);
-    }
-    let again = Math.min(
-      postponed,
-      ...app.replicas.map(({ gone, retire_in }) =>
-        !gone && retire_in !== null && retire_in > 0 ? retire_in : Infinity,
-      ),
-    );
-    const current = revisionOf(app, app.current_revision_id);
-    const mine = app.replicas.filter(
-      (replica) => replica.revision_id === current?.id && !replica.gone && replica.retire_in === null,
-    );
-    const failed = mine.filter((replica) => replica.state === 'failed');
-    await removeReplicas(
-      tx,
-      failed.map(({ id }) => id),
-    );
-    // Left over by a revision that was overtaken or failed after the routes had led to it.
-    const strays = app.replicas.filter(
-      (replica) => replica.revision_id !== current?.id && !replica.gone && replica.retire_in === null,
-    );
-    await retireReplicas(
-      tx,
-      strays.map(({ id }) => id),
-      this.settings.drainMs,
-    );
-    if (strays.length > 0) again = Math.min(again, this.settings.drainMs);
-    const alive = mine.filter((replica) => replica.state !== 'failed');
-    if (current?.artifact_kind === 'server') {
-      const wanted = replicasWanted(app);
-      const right = alive.filter((replica) => fits(app, replica));
-      const leaving = await this.leaveNetwork(tx, app);
-      const { missing, surplus } = plan(app, right);
-      if (missing > 0 && !leaving) {
-        const pause = await replaceIn(tx, current.id, app.vpc_id);
-        if (pause === 0) await orderReplicas(tx, app, current.id, missing, this.settings);
-        else again = Math.min(again, pause);
-      }
-      // From on demand to permanent, or back: those of before go when the others are there.
-      const replaced = right.filter(isUsable).length >= wanted;
-      if (replaced) surplus.push(...alive.filter((replica) => !fits(app, replica)));
-      await retireReplicas(
-        tx,
-        surplus.map(({ id }) => id),
-        this.settings.drainMs,
-      );
-      for (const replica of surplus) replica.retire_in = this.settings.drainMs;
-      if (surplus.length > 0) again = Math.min(again, this.settings.drainMs);
-      const serves = alive.some((replica) => isUsable(replica) && !isCrashing(replica));
-      await this.showHealth(tx, current, serves, failed[0] ?? alive.find(isCrashing) ?? null);
-      await showNetwork(tx, app, { current, mine, serves });
-    }
-    await this.routesOfCurrent(tx, app);
-    await settleSpan(tx, app, current);
-    return again;
-  }
-
-  /**
-   * `recreate`: nothing runs in the new network beside the old one. Rolling replicas leave one by one (`plan`).
-   * @returns whether the region still has some of the old one
-   */
-  private async leaveNetwork(tx: Sql, app: RolloutApp): Promise<boolean> {
-    if (app.deploy_strategy !== 'recreate') return false;
-    const away = app.replicas.filter((replica) => !isInPlace(app, replica));
-    await removeReplicas(
-      tx,
-      away.map(({ id }) => id),
-    );
-    for (const replica of away) replica.gone = true;
-    return away.length > 0;
-  }
-
-  /**
-   * `failing` with the last crash and the end of its log once a live build has no replica left that answers, `live` again
-   * when one does, or sleeps soundly.
-   */
-  private async showHealth(
-    tx: Sql,
-    current: RolloutRevision,
-    ready: boolean,
-    failed: RolloutReplica | null,
-  ): Promise<void> {
-    if (ready) {
-      await tx.query(
-        "update build set deploy_state = 'live', boot_error = null where id = $1::uuid and deploy_state = 'failing'",
-        [current.build_id],
-      );
-    } else if (failed) {
-      await tx.query(
-        "update build set deploy_state = 'failing', boot_error = $2 where id = $1::uuid and deploy_state in ('live', 'failing')",
-        [current.build_id, failed.reason ?? 'the replica stopped'],
-      );
-    }
-  }
-
   private async switchRoutes(tx: Sql, app: RolloutApp, rolling: RolloutRevision): Promise<void> {
     if ((await lockApp(tx, app.id)) === null) return;
     await writeRoutes(tx, app, rolling.build_id, targetOf(app, rolling));
-  }
-
-  /** What visitors read says nothing of the app's inside: why it did not start stands in the build's `boot_error`. */
-  private async routesOfCurrent(tx: Sql, app: RolloutApp): Promise<void> {
-    const current = revisionOf(app, app.current_revision_id);
-    if (current) await writeRoutes(tx, app, current.build_id, targetOf(app, current));
-    else
-      await writeRoutes(
-        tx,
-        app,
-        null,
-        nothing(app.never_booted ? 'the newest deploy did not start' : 'nothing is deployed yet'),
-      );
   }
 
   /** `recreate`: nothing old may run beside the new. */
@@ -388,7 +318,10 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     if ((await lockApp(tx, app.id)) === null) return;
     const base = revisionOf(app, app.target_revision_id) ?? revisionOf(app, app.current_revision_id);
     await tx.query('update app set restart_at = null where id = $1::uuid', [app.id]);
-    if (base?.artifact_kind === 'server') await makeRevision(tx, app.id, base.build_id, 'restart');
+    if (base?.artifact_kind !== 'server') return;
+    // A version that was deployed and has not begun yet still has its command before it.
+    const begun = base.id === app.current_revision_id || base.id === app.rolling_revision_id;
+    await makeRevision(tx, app.id, base.build_id, begun ? 'restart' : base.cause);
   }
 
   private restartOr(app: RolloutApp, ms: number): number {
@@ -396,11 +329,8 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
   }
 }
 
-const isDue = (inMs: number | null): boolean => inMs !== null && inMs <= 0;
 const idsOf = (replicas: RolloutReplica[], revisionId: string) =>
   replicas.filter((replica) => replica.revision_id === revisionId).map(({ id }) => id);
-const revisionOf = (app: RolloutApp, id: string | null) =>
-  app.revisions.find((revision) => revision.id === id) ?? null;
 
 /** What needs replicas begins once its account is in order again; until then its target waits. */
 const mayBegin = (app: RolloutApp): boolean =>

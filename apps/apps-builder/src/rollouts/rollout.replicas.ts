@@ -65,7 +65,7 @@ export function targetOf(app: RolloutApp, revision: RolloutRevision): RouteTarge
   const { artifact_kind, artifact_sha256, artifact_bytes } = revision;
   if (artifact_kind === 'static') return { kind: 'static', artifact_sha256, artifact_bytes };
   // At once, whatever still runs: nobody may wake what nobody pays for.
-  if (app.suspended) return nothing('the app is suspended: the balance of its account is used up');
+  if (app.suspended) return nothing('the app is suspended; its owner can read why');
   const usable = app.replicas.filter((replica) => replica.revision_id === revision.id && isUsable(replica));
   const wanted = usable.filter((replica) => fits(app, replica));
   const others = usable.filter((replica) => !fits(app, replica));
@@ -78,3 +78,9 @@ export function targetOf(app: RolloutApp, revision: RolloutRevision): RouteTarge
   const replicas = serving.map(({ id, host, port }) => ({ id, host: host!, port: port! }));
   return replicas.length > 0 ? { kind: 'replicas', replicas } : nothing('no replica of the app is ready');
 }
+
+/** Whether a time that is so many milliseconds ahead has come; null: there is none. */
+export const isDue = (inMs: number | null): boolean => inMs !== null && inMs <= 0;
+
+export const revisionOf = (app: RolloutApp, id: string | null): RolloutRevision | null =>
+  app.revisions.find((revision) => revision.id === id) ?? null;

@@ -1,8 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { say } from '@nebo/bus';
-import type { RouteTarget } from '@nebo/contracts';
 import type { Sql } from '@nebo/persistence';
-import { says } from '../events.js';
 import { orderPort } from '../networks/port.rows.js';
 
 /** An app as its rollout sees it, with all that it consists of. */
@@ -13,6 +10,8 @@ export interface RolloutApp {
   deleted: boolean;
   deploy_strategy: string;
   replica_count: number;
+  /** Run once by each version that is deployed, before it serves; null or empty: there is none. */
+  predeploy_command: string | null;
   /** Its account is: nothing of it runs. */
   suspended: boolean;
   /** The private network that its replicas shall be in; null: none. */
@@ -35,6 +34,8 @@ export interface RolloutApp {
 export interface RolloutRevision {
   id: string;
   build_id: string;
+  /** `restart`: the build is the one of before, with other variables or another size. `rollback`: it is an earlier one. */
+  cause: 'deploy' | 'restart' | 'rollback';
   artifact_kind: 'static' | 'server';
   artifact_sha256: string;
   artifact_bytes: number;
@@ -73,7 +74,7 @@ export interface RolloutReplica {
 /** Reads an app for its rollout; null when its row is gone. */
 export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | null> {
   const [app] = await tx.query<Omit<RolloutApp, 'revisions' | 'replicas'>>(
-    `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, suspended, vpc_id,
+    `select id, account_id, region_id, deleted_at is not null as deleted, deploy_strategy, replica_count, predeploy_command, suspended, vpc_id,
        network_fault, target_revision_id, rolling_revision_id, current_revision_id, current_build_id,
        (extract(epoch from restart_at - now()) * 1000)::float8 as restart_in,
        coalesce((select deploy_state = 'never_booted' from build where app_id = app.id order by seq desc limit 1), false) as never_booted
@@ -82,7 +83,7 @@ export async function loadRollout(tx: Sql, id: string): Promise<RolloutApp | nul
   );
   if (!app) return null;
   const revisions = await tx.query<RolloutRevision>(
-    `select r.id, r.build_id, b.artifact_kind, b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, r.vcpu, r.memory_mb
+    `select r.id, r.build_id, r.cause, b.artifact_kind, b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, r.vcpu, r.memory_mb
      from revision r join build b on b.id = r.build_id where r.id = any($1::uuid[])`,
     [
       [app.target_revision_id, app.rolling_revision_id, app.current_revision_id].filter(
@@ -113,13 +114,13 @@ export async function lockApp(tx: Sql, id: string): Promise<{ id: string } | nul
 
 /**
  * Makes a build with today's size and variables the revision that shall serve.
- * @param cause deploy or restart
+ * @param cause deploy, restart, or rollback: an earlier build anew
  */
 export async function makeRevision(
   tx: Sql,
   appId: string,
   buildId: string,
-  cause: 'deploy' | 'restart',
+  cause: RolloutRevision['cause'],
 ): Promise<string> {
   const id = randomUUID();
   await tx.query(
@@ -188,47 +189,6 @@ export async function postponeRetirement(tx: Sql, ids: readonly string[], drainM
     `update replica set retire_at = now() + $2::int * interval '1 millisecond' where id = any($1::uuid[]) and not gone`,
     [ids, drainMs],
   );
-}
-
-/**
- * Sets what the edge serves for all hosts of an app that are shown to be its own. Unchanged routes stay untouched, so calling
- * it again costs the edge nothing.
- */
-export async function writeRoutes(
-  tx: Sql,
-  app: { id: string; account_id: string },
-  buildId: string | null,
-  target: RouteTarget,
-): Promise<void> {
-  const written = await tx.query<{ host: string }>(
-    `insert into route (host, account_id, app_id, build_id, target)
-     select host, account_id, app_id, $2::uuid, $3::jsonb from app_domain where app_id = $1::uuid and verified_at is not null
-       for share
-     on conflict (host) do update set account_id = excluded.account_id, app_id = excluded.app_id, build_id = excluded.build_id,
-       target = excluded.target, removed_at = null
-     where (route.app_id, route.build_id, route.target, route.removed_at)
-       is distinct from (excluded.app_id, excluded.build_id, excluded.target, null::timestamptz)
-     returning host`,
-    [app.id, buildId, JSON.stringify(target)],
-  );
-  const removed = await tx.query<{ host: string }>(
-    `update route set removed_at = now() where app_id = $1::uuid and removed_at is null
-       and not exists (select 1 from app_domain d where d.host = route.host and d.app_id = $1::uuid and d.verified_at is not null)
-     returning host`,
-    [app.id],
-  );
-  const hosts = [...written, ...removed].map(({ host }) => host);
-  if (hosts.length > 0)
-    await say(tx, says.routeChanged({ app_id: app.id, hosts }, { account: app.account_id }));
-}
-
-/** Whether an edge serves all routes of an app as they are now. */
-export async function routesConfirmed(tx: Sql, appId: string): Promise<boolean> {
-  const [row] = await tx.query<{ open: number }>(
-    `select count(*)::int as open from route where app_id = $1::uuid and removed_at is null and (change is null or confirmed < change)`,
-    [appId],
-  );
-  return row!.open === 0;
 }
 
 /**

@@ -8,6 +8,7 @@ const keep = {
   deletedApps: '7 days',
   endedReplicas: '1 day',
   removedRoutes: '1 day',
+  silentEdges: '1 day',
   runtimeLog: '7 days',
   /** More than the 7 days in which a delivery must be known again. */
   deliveries: '30 days',
@@ -44,6 +45,10 @@ export class Housekeeping extends PeriodicHousekeeping {
         `with gone as (
            delete from route where removed_at < now() - interval '${keep.removedRoutes}' returning change)
          update feed set pruned = greatest(pruned, (select coalesce(max(change), 0) from gone)) where name = 'routes'`,
+      );
+      await tx.query(`delete from edge where seen_at < now() - interval '${keep.silentEdges}'`);
+      await tx.query(
+        'delete from edge_route e where not exists (select 1 from route r where r.host = e.host)',
       );
       await tx.query(
         `with old as (

@@ -22,6 +22,8 @@ export class Settings {
   readonly restartDelayMs: number;
   /** Pause between two comments on a silent stream. */
   readonly keepAliveMs: number;
+  /** An edge that was heard of within this time is waited for when routes change; more than one of its long polls takes (30 s). */
+  readonly edgeSeenMs: number;
   /** Where git hosts reach this installation, without a slash at the end. */
   readonly publicUrl: string;
   /** A tick of a job that is due for longer is not begun any more, but missed. */
@@ -67,6 +69,7 @@ export class Settings {
     this.idleTimeoutMs = config.int('NEBO_IDLE_TIMEOUT', 300, { min: 1, max: 86_400 }) * 1_000;
     this.drainMs = config.int('NEBO_DRAIN_MS', 10_000, { max: 3_600_000 });
     this.restartDelayMs = config.int('NEBO_RESTART_DELAY_MS', 2_000, { max: 60_000 });
+    this.edgeSeenMs = config.int('NEBO_EDGE_SEEN_MS', 45_000, { min: 35_000, max: 600_000 });
     this.keepAliveMs = config.int('NEBO_KEEP_ALIVE_MS', 15_000, { min: 10 });
     const port = config.int('NEBO_API_PORT', 4000, { max: 65_535 });
     this.publicUrl = config.text('NEBO_PUBLIC_URL', `http://127.0.0.1:${port}`).replace(/\/+$/, '');

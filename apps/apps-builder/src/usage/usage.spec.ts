@@ -340,7 +340,7 @@ describe('usage that regions report', () => {
       await standing.compare();
       await eventually('no way to it', () => Promise.resolve(target()?.kind === 'none'));
       expect(target()).toMatchObject({
-        reason: 'the app is suspended: the balance of its account is used up',
+        reason: 'the app is suspended; its owner can read why',
       });
       expect(await bench.api('POST', `apps/${app.id}/jobs/${job.id}/run`)).toMatchObject({
         status: 409,

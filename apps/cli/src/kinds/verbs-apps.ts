@@ -303,6 +303,7 @@ export const moreVerbs: Readonly<Record<string, readonly Verb[]>> = {
       summary: 'serve an earlier build again',
       example: 'nebo build rollback ID --app shop',
       call: 'POST /apps/{app_id}/builds/{build_id}/rollback',
+      wait: 'build',
     },
   ],
 };

@@ -4,6 +4,7 @@ import { type ArtifactStore } from '../artifacts/artifact-store.js';
 import { type EdgeLogger } from '../observe/logger.js';
 import { type EdgeMetrics } from '../observe/metrics.js';
 import { Deliveries } from './deliveries.js';
+import { edgeId } from './edge-id.js';
 import { type RouteFile } from './route-file.js';
 import { type RouteSource } from './route-source.js';
 import { RouteTable } from './route-table.js';
@@ -34,6 +35,8 @@ export interface SyncStatus {
 
 /** Time that a call may take beyond what it was allowed to wait. */
 const CALL_MS = 10_000;
+/** Time for the goodbye of an edge that stops. */
+const LEAVE_MS = 1_000;
 /** Pause before a confirmation that failed is repeated. */
 const CONFIRM_AGAIN_MS = 1_000;
 
@@ -49,6 +52,8 @@ export class Synchronizer {
   /** Ends the wait that the loop is in (a held-back poll or a pause). */
   private interrupt = new AbortController();
   private loop: Promise<void> | null = null;
+  /** By which the control plane knows this edge; empty before the start. */
+  private id = '';
   private refreshes: (() => void)[] = [];
   private unconfirmed = new Map<string, Route>();
   private confirming: Promise<void> | null = null;
@@ -61,6 +66,8 @@ export class Synchronizer {
     private readonly source: RouteSource,
     private readonly store: ArtifactStore,
     private readonly file: RouteFile,
+    /** Where the edge's own name is kept. */
+    private readonly idPath: string,
     private readonly times: SyncTimes,
     private readonly logger: EdgeLogger,
     private readonly metrics: EdgeMetrics,
@@ -76,6 +83,7 @@ export class Synchronizer {
 
   /** Takes up the stored routes and starts asking. Does not wait for the control plane. */
   async start(): Promise<void> {
+    this.id = await edgeId(this.idPath, this.logger);
     const stored = await this.file.read();
     if (stored) {
       for (const { target } of [...stored.serving, ...stored.routes]) {
@@ -96,6 +104,7 @@ export class Synchronizer {
     await this.deliveries.stop();
     await this.loop;
     await this.confirming;
+    await this.leave();
     await this.sweeping;
     await this.file.save(() => this.table.stored());
   }
@@ -168,7 +177,10 @@ export class Synchronizer {
     const signals =
       waitMs > 0 ? [this.stopping.signal, this.interrupt.signal, limit] : [this.stopping.signal, limit];
     const signal = AbortSignal.any(signals);
-    const value: RoutesAnswer = await abortable(this.source.fetchRoutes(since, signal, waitMs), signal);
+    const value: RoutesAnswer = await abortable(
+      this.source.fetchRoutes(since, signal, waitMs, this.id),
+      signal,
+    );
     const usable = usableAnswer(value);
     if (!usable) throw new Error('the answer of the control plane is malformed');
     if (usable.dropped.length > 0)
@@ -223,7 +235,7 @@ export class Synchronizer {
     this.unconfirmed = new Map();
     const signal = AbortSignal.any([this.stopping.signal, AbortSignal.timeout(CALL_MS)]);
     let failed = false;
-    this.confirming = abortable(this.source.confirm(this.version, routes, signal), signal)
+    this.confirming = abortable(this.source.confirm(this.version, routes, signal, this.id), signal)
       .catch((error: unknown) => {
         failed = true;
         // Newer routes of the same hosts win over the ones that could not be told.
@@ -237,6 +249,15 @@ export class Synchronizer {
         if (!failed) this.confirm();
         else if (!this.stopping.signal.aborted) setTimeout(() => this.confirm(), CONFIRM_AGAIN_MS).unref();
       });
+  }
+
+  /** One that stops takes no new routes: deploys must not wait for it. */
+  private async leave(): Promise<void> {
+    if (!this.source.leave || this.fetchedAt === null) return;
+    const signal = AbortSignal.timeout(LEAVE_MS);
+    await abortable(this.source.leave(this.id, signal), signal).catch((error: unknown) =>
+      this.logger.debug({ err: error }, 'the control plane did not hear that this edge leaves'),
+    );
   }
 
   private sweep(): void {

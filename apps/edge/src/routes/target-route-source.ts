@@ -16,8 +16,8 @@ const maxCertificate = 1024 * 1024;
 
 /**
  * Routes and artifacts from apps-builder, in this process or another, by signed internal calls:
- * `GET /internal/v1/routes?since=&wait=` (seconds), `GET /internal/v1/blobs/{sha256}`, `POST /internal/v1/routes/applied`,
- * `GET /internal/v1/certificates/{id}`, `GET /internal/v1/acme-challenges/{host}/{token}`.
+ * `GET /internal/v1/routes?since=&wait=&edge=` (seconds), `GET /internal/v1/blobs/{sha256}`, `POST /internal/v1/routes/applied`,
+ * `DELETE /internal/v1/edges/{id}`, `GET /internal/v1/certificates/{id}`, `GET /internal/v1/acme-challenges/{host}/{token}`.
  * @throws Error from its methods on anything but a 2xx
  */
 export function targetRouteSource(target: ServiceTarget, signer: IdentitySigner): RouteSource {
@@ -46,9 +46,10 @@ export function targetRouteSource(target: ServiceTarget, signer: IdentitySigner)
     return answer;
   };
   return {
-    async fetchRoutes(since, signal, waitMs) {
+    async fetchRoutes(since, signal, waitMs, edge) {
       const query = new URLSearchParams({
         wait: String(Math.floor(waitMs / 1000)),
+        edge,
         ...(since === null ? {} : { since }),
       });
       const { body } = await call('GET', `/internal/v1/routes?${query}`, signal);
@@ -69,12 +70,16 @@ export function targetRouteSource(target: ServiceTarget, signer: IdentitySigner)
       if (status !== 200) throw new Error(`GET of a challenge answered ${status}`);
       return (JSON.parse(text) as AcmeChallengeAnswer).answer;
     },
-    async confirm(version, routes, signal) {
+    async confirm(version, routes, signal, edge) {
       const applied: RoutesApplied = {
         version,
+        edge,
         routes: routes.map(({ host, build_id }) => ({ host, build_id })),
       };
       (await call('POST', '/internal/v1/routes/applied', signal, JSON.stringify(applied))).body.resume();
+    },
+    async leave(edge, signal) {
+      (await call('DELETE', `/internal/v1/edges/${encodeURIComponent(edge)}`, signal)).body.resume();
     },
   };
 }

@@ -64,6 +64,28 @@ describe('use of apps on demand', () => {
       differences: [],
     });
 
+  it('200 under an id that a completion has too: both are in the usage', async () => {
+    const { account_id } = await billing.account('100');
+    const used = request(account_id, 5n * cpuHour, 0n);
+    const call = { operation_id: used.operation_id, account_id };
+    await billing.money('reserve', { ...call, kind: 'inference', amount: nano(2), description: '' });
+    const usage = { kind: 'inference', model: 'glm-5.3' };
+    expect((await billing.money('capture', { ...call, usage })).status).toBe(200);
+    expect((await charge(used)).amount).toBe(cost(cpuHour, 0n).toString());
+    // A repeat of either adds nothing.
+    await charge(used);
+    await billing.money('capture', { ...call, usage });
+    expect(
+      await billing.sql('select kind, amount::text from usage_record where account_id = $1 order by seq', [
+        account_id,
+      ]),
+    ).toEqual([
+      { kind: 'inference', amount: nano(2) },
+      { kind: 'compute', amount: cost(cpuHour, 0n).toString() },
+    ]);
+    await adds();
+  });
+
   it('200: the plan first, the rest from credits and money, with the prices, below zero too', async () => {
     const { account_id, as } = await billing.account('100', '3');
     // The free plan: 4 hours of CPU and 100 GB-hours.

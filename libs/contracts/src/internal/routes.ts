@@ -49,7 +49,10 @@ export type RouteTarget =
   /** Known host, nothing to serve yet: 503 with the reason. */
   | { kind: 'none'; reason: string };
 
-/** Answer of `GET /internal/v1/routes?since=<version>`. */
+/**
+ * Answer of `GET /internal/v1/routes?since=<version>&wait=<seconds>&edge=<name>`. The name is the edge's own and stays with
+ * it; from its first question on every deploy waits for that edge too, until it is silent or says `DELETE /internal/v1/edges/{name}`.
+ */
 export interface RoutesAnswer {
   /** Rises with every change; opaque to the reader. */
   version: string;
@@ -60,10 +63,12 @@ export interface RoutesAnswer {
 }
 
 /**
- * `POST /internal/v1/routes/applied` at apps-builder, by the edge: what it serves now. A build becomes `live` only by it.
- * Repeating it does no harm.
+ * `POST /internal/v1/routes/applied` at apps-builder, by an edge: what it serves now. A build becomes `live` only when every
+ * edge that is there has said so. Repeating it does no harm.
  */
 export interface RoutesApplied {
+  /** Who serves it; absent: somebody, which is enough while no edge has a name. */
+  edge?: string;
   /** The version that is applied. */
   version: string;
   /**

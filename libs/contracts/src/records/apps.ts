@@ -3,9 +3,8 @@ import { BoolField, EnumField, IntField, StrField, TimeField, StringsField } fro
 /** Empty (no probe) or an absolute path without white space. */
 const readinessPath = /^(\/[^\s#]*)?$/;
 
-/** What the environment of a process can hold as a name. */
-// eslint-disable-next-line no-control-regex
-const envName = /^[^=\s\u0000-\u001f]+$/;
+/** What shells pass on: a variable of another name would be kept and never reach a program. */
+const envName = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 /** Where an app's code comes from. */
 export const sourceTypes = ['git', 'docker_image', 'upload'] as const;
@@ -66,7 +65,12 @@ export class V1App {
   current_build_id!: string | null;
   @StrField({ nullable: true, optional: true })
   deploy_state!: string | null;
-  @StrField({ nullable: true, optional: true })
+  @StrField({
+    nullable: true,
+    optional: true,
+    description:
+      'Runs once in each deployed version before it serves; when it fails, the version does not. For apps that have a server',
+  })
   predeploy_command!: string | null;
   @StrField({ nullable: true, optional: true })
   readiness_path!: string | null;
@@ -132,7 +136,13 @@ export class V1AppCreate {
   start_command?: string | null;
   @StrField({ nullable: true, optional: true, max: 500 })
   output_directory?: string | null;
-  @StrField({ nullable: true, optional: true, max: 2000 })
+  @StrField({
+    nullable: true,
+    optional: true,
+    max: 2000,
+    description:
+      'Runs once in each deployed version before it serves; when it fails, the version does not. For apps that have a server',
+  })
   predeploy_command?: string | null;
   @StrField({ nullable: true, optional: true, max: 1000, pattern: readinessPath })
   readiness_path?: string | null;
@@ -154,7 +164,13 @@ export class V1AppUpdate {
   name?: string | null;
   @StrField({ nullable: true, optional: true, max: 500 })
   docker_image?: string | null;
-  @StrField({ nullable: true, optional: true, max: 2000 })
+  @StrField({
+    nullable: true,
+    optional: true,
+    max: 2000,
+    description:
+      'Runs once in each deployed version before it serves; when it fails, the version does not. For apps that have a server',
+  })
   predeploy_command?: string | null;
   @StrField({ nullable: true, optional: true, max: 1000, pattern: readinessPath })
   readiness_path?: string | null;
@@ -246,7 +262,7 @@ export class V1EnvVarCreate {
     min: 1,
     max: 255,
     pattern: envName,
-    rule: 'must not contain "=", white space or control characters',
+    rule: 'must be letters, digits and underscores, and not begin with a digit: shells pass on no others',
   })
   name!: string;
   @StrField({ min: 1, max: 65_536 })

@@ -16,7 +16,7 @@ export const jobRunStatuses = [
   'missed',
 ] as const;
 /** Words of `AppJobRunResponse.kind`: what began it. */
-export const jobRunKinds = ['scheduled', 'manual'] as const;
+export const jobRunKinds = ['scheduled', 'manual', 'predeploy'] as const;
 
 /** One run of a job, or a tick that led to none. */
 export class AppJobRunResponse {
@@ -24,11 +24,13 @@ export class AppJobRunResponse {
   id!: string;
   @StrField()
   app_id!: string;
-  @StrField({ nullable: true, description: 'Null when the job is deleted' })
+  @StrField({ nullable: true, description: 'Null when the job is deleted, and for the command of a deploy' })
   job_id!: string | null;
   @StrField({ nullable: true, description: 'Build that the command ran in' })
   build_id!: string | null;
-  @StrField({ description: 'scheduled or manual' })
+  @StrField({
+    description: 'scheduled, manual, or predeploy (the command of a deploy, which belongs to no job)',
+  })
   kind!: string;
   @StrField()
   command!: string;
