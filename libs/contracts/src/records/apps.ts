@@ -4,7 +4,6 @@ import { BoolField, EnumField, IntField, StrField, TimeField, StringsField } fro
 const readinessPath = /^(\/[^\s#]*)?$/;
 
 /** What the environment of a process can hold as a name. */
-// eslint-disable-next-line no-control-regex
 /** What shells pass on: a variable of another name would be kept and never reach a program. */
 const envName = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
