@@ -1,12 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { buffer } from 'node:stream/consumers';
-import { findBusybox, pageImage, RegistryPart } from '@nebo/test-kit';
+import { gzipSync } from 'node:zlib';
+import { findBusybox, layerTar, OwnEngine, ownEngineMissing, pageImage, RegistryPart } from '@nebo/test-kit';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { Nebo, until } from '../harness/nebo.js';
 
 const { found: busybox, reason } = await findBusybox();
 const missing = process.getuid?.() === 0 ? reason : 'only root can start sandboxes';
+
+const noEngine = ownEngineMissing();
 
 /** From an image's name to a page: an installation as `npm start` runs it, and an image registry beside it. */
 (missing === null ? describe : describe.skip)(
@@ -15,13 +18,18 @@ const missing = process.getuid?.() === 0 ? reason : 'only root can start sandbox
     let nebo: Nebo;
     let api: Api;
     let registry: RegistryPart;
+    let engine: OwnEngine | null = null;
     let project: string;
     let app: { id: string; name: string };
     const image = (text: string) => pageImage(busybox!, `<h1>version ${text}</h1>`);
 
     beforeAll(async () => {
       registry = await RegistryPart.start();
-      nebo = await Nebo.start({ NEBO_SAFE_NET_ALLOW: registry.address });
+      engine = noEngine === null ? await OwnEngine.start() : null;
+      nebo = await Nebo.start({
+        NEBO_SAFE_NET_ALLOW: registry.address,
+        NEBO_CONTAINER_ENGINE: engine?.socket ?? 'off',
+      });
       const [demo] = nebo.credentials.accounts;
       api = new Api(nebo.credentials.base_url, demo!.api_key, new ContractCheck(readContract('v1')));
       project = demo!.project_id;
@@ -29,7 +37,8 @@ const missing = process.getuid?.() === 0 ? reason : 'only root can start sandbox
     afterAll(async () => {
       await nebo?.dispose();
       await registry?.stop();
-    });
+      await engine?.stop();
+    }, 60_000);
 
     const served = (): Promise<{ status: number; text: string }> =>
       new Promise((resolve, reject) => {
@@ -131,5 +140,45 @@ const missing = process.getuid?.() === 0 ? reason : 'only root can start sandbox
       expect(await live(again)).toMatchObject({ docker_image_digest: first.docker_image_digest });
       expect((await served()).text).toContain('version one');
     }, 90_000);
+
+    (noEngine === null ? it : it.skip)(
+      `a folder with a Dockerfile is built by an engine, and served without it${noEngine === null ? '' : ` (SKIPPED: ${noEngine})`}`,
+      async () => {
+        const created = await api.post(`/projects/${project}/apps`, {
+          ...{ name: `dockerfile-${randomUUID().slice(0, 8)}`, source_type: 'upload' },
+          ...{ replica_count: 1, replica_memory_mb: 256 },
+        });
+        app = created.body;
+        const raw = gzipSync(
+          layerTar([
+            {
+              path: 'Dockerfile',
+              bytes:
+                'FROM scratch\nCOPY busybox /bin/busybox\nRUN ["/bin/busybox", "sh", "-c", "echo from a Dockerfile > /index.html"]\n' +
+                'EXPOSE 8000\nCMD ["/bin/busybox", "httpd", "-f", "-p", "8000", "-h", "/"]\n',
+            },
+            { path: 'busybox', mode: 0o755, bytes: busybox! },
+          ]),
+        );
+        const headers = { 'content-type': 'application/gzip' };
+        const before = await engine!.things();
+        const uploaded = await api.call('POST', `/apps/${app.id}/deployments`, { raw, headers });
+        expect(uploaded.status).toBe(202);
+        expect(await live(uploaded.body.id)).toMatchObject({
+          ...{ docker_image: null, docker_image_digest: null },
+          source_archive_sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
+        });
+        expect(await served()).toEqual({ status: 200, text: 'from a Dockerfile\n' });
+        // The engine is not needed any more; without it the next deploy fails with the sentence, and what serves serves on.
+        expect(await engine!.things()).toEqual(before);
+        await engine!.stop();
+        engine = null;
+        const again = (await api.post(`/apps/${app.id}/builds/${uploaded.body.id}/rebuild`)).body.id;
+        await until(async () => (await build(again)).status === 'error', 60_000);
+        expect((await build(again)).error).toMatch(/this region has no container engine that builds it/);
+        expect((await served()).text).toBe('from a Dockerfile\n');
+      },
+      90_000,
+    );
   },
 );

@@ -43,6 +43,7 @@ describe('admin doctor', () => {
       'networks',
       'machines',
       'languages',
+      'container engine',
       'git hosts',
       'dns',
       'inference',
@@ -61,7 +62,7 @@ describe('admin doctor', () => {
       });
     expect(at(found, 'inference')!.in_use).toMatch(/^the built-in simulator for \d+ models$/);
     const text = doctorText(found);
-    expect(text.split('\n')).toHaveLength(15);
+    expect(text.split('\n')).toHaveLength(16);
     expect(text).toMatch(/^! replicas +simulated, NOT isolated/m);
     expect(text).toMatch(/^ {2}bus +embedded, inside the process +NATS_URL is not set$/m);
   });
@@ -85,6 +86,33 @@ describe('admin doctor', () => {
         name,
         true,
       ]);
+  });
+
+  it('asks the container engine whether it answers', async () => {
+    const engine = async (env: Record<string, string>) =>
+      at(await look({ ...simulated, ...env }), 'container engine');
+    expect(await engine({ NEBO_CONTAINER_ENGINE: 'off' })).toMatchObject({
+      ...{ state: 'note', in_use: 'none' },
+      why: expect.stringMatching(/^NEBO_CONTAINER_ENGINE is off/),
+    });
+    expect(await engine({ NEBO_CONTAINER_ENGINE: 'docker' })).toMatchObject({
+      ...{ state: 'bad', why: expect.stringMatching(/^NEBO_CONTAINER_ENGINE must be "off" or the path/) },
+    });
+    const socket = join(home, 'engine.sock');
+    const none = await engine({ NEBO_CONTAINER_ENGINE: socket });
+    expect(none).toMatchObject({ state: 'note', why: expect.stringContaining(`none answers at ${socket}`) });
+    const server = createServer((request, response) =>
+      response.end(request.url === '/version' ? '{"Version":"9.1","Os":"linux"}' : 'OK'),
+    );
+    await new Promise<void>((resolve) => server.listen(socket, resolve));
+    try {
+      expect(await engine({ NEBO_CONTAINER_ENGINE: socket })).toMatchObject({
+        ...{ state: 'ok', in_use: `Docker 9.1 (${socket})` },
+        why: 'builds of Dockerfiles, whose steps have the network "none"',
+      });
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
   });
 
   it('names what the environment gives, without a password', async () => {

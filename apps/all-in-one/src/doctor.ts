@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { gitConfigSetting, loadOAuthApps } from '@nebo/apps-builder';
 import { dnsSettings } from '@nebo/dns';
 import { loadCatalogue } from '@nebo/inference-router';
-import { findToolchain, probeDrivers, toolAdvice } from '@nebo/region-agent';
+import { engineSettings, findEngine, findToolchain, probeDrivers, toolAdvice } from '@nebo/region-agent';
 import type { Config } from '@nebo/service-kit/config';
 
 /** One area of the installation: what does its work here, and why that. */
@@ -43,6 +43,7 @@ export async function examine(config: Config, url: string): Promise<Diagnosis> {
     bus(config, health),
     ...(await drivers(config)),
     languages(config),
+    await containerEngine(config),
     gitHosts(config),
     nameServer(config, health),
     inference(config),
@@ -241,6 +242,27 @@ function languages(config: Config): Finding {
         ? 'apps of all of them can be built'
         : `builds of others fail; install ${lacks.join('; ')}`,
   };
+}
+
+/** What builds Dockerfiles here, if anything does. */
+async function containerEngine(config: Config): Promise<Finding> {
+  const area = 'container engine';
+  try {
+    const settings = engineSettings(config.env);
+    const found = await findEngine(settings);
+    if (found)
+      return {
+        ...{ area, state: 'ok', in_use: `${found.words} (${found.client.socket})` },
+        why: `builds of Dockerfiles, whose steps have the network "${settings.network}"`,
+      };
+    const why =
+      settings.sockets.length === 0
+        ? 'NEBO_CONTAINER_ENGINE is off: sources with a Dockerfile are not built by it'
+        : `none answers at ${settings.sockets.join(', ')}: sources with a Dockerfile are not built by it`;
+    return { area, state: 'note', in_use: 'none', why };
+  } catch (error) {
+    return { area, state: 'bad', in_use: 'none', why: (error as Error).message };
+  }
 }
 
 function inference(config: Config): Finding {

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type {
+  PriceRef,
   AccountStanding,
   PortAddressesRequest,
   PortClaimRequest,
@@ -67,15 +68,19 @@ export class StubBilling {
   expired = false;
   /** What a project's owner is answered with. */
   project: Answer = { status: 200, body: {} };
+  /** The same when it has become another one since the reservation. */
+  ownerOnly: Answer | null = null;
   readonly reservations = new Map<string, Reservation>();
   /** Prices in force; a test may change one. */
   readonly prices: Record<string, bigint> = { ...prices };
+  /** That of all of them. */
+  version = 7;
   /** Accounts that are not in order. */
   standing: AccountStanding[] = [];
   /** Spans by the id of their machine. */
   readonly spans = new Map<string, SpanOpenRequest & { ended_at: string | null }>();
   readonly target = new StubTarget((path, body: Record<string, string>) => {
-    if (path.startsWith('/internal/v1/owners/project/')) return this.project;
+    if (path.startsWith('/internal/v1/owners/project/')) return this.ownerOnly ?? this.project;
     if (this.away) return error(500, 'internal_error');
     if (path === '/internal/v1/standing') return { status: 200, body: this.standing };
     if (path.endsWith('/span-open') && this.spansAway) return error(503, 'billing_unavailable');
@@ -86,8 +91,19 @@ export class StubBilling {
       const found = Object.entries(this.prices).filter(([id]) => id.startsWith(prefix));
       return {
         status: 200,
-        body: found.map(([id, amount]) => ({ id, version: 7, amount: amount.toString(), unit: 'month' })),
+        body: found.map(([id, amount]) => ({
+          id,
+          version: this.version,
+          amount: amount.toString(),
+          unit: 'month',
+        })),
       };
+    }
+    // An order's reservation says no more of its project than its owner does, and knows the versions of prices.
+    if (path.endsWith('/reserve') && body['project_id'] !== undefined) {
+      if (this.project.status !== 200) return this.project;
+      const used = (body['prices'] ?? []) as unknown as PriceRef[];
+      if (used.some(({ version }) => version !== this.version)) return error(409, 'price_changed');
     }
     return this.money(path.split('/').at(-1)!, body);
   });

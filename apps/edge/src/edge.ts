@@ -182,7 +182,7 @@ export function createEdge(options: EdgeOptions): Edge {
     desk: options.wake ?? null,
     times: tuning,
     metrics: createWakeMetrics(registry),
-    connect: (replica) => proxy.connect(replica),
+    connect: () => proxy.connect(),
   });
   let state: EdgeStatus['state'] = 'new';
   let ports: { port: number; tlsPort: number } | null = null;
@@ -221,7 +221,9 @@ export function createEdge(options: EdgeOptions): Edge {
     await Promise.all([plain.close(tuning.stopGraceMs), secure.close(tuning.stopGraceMs), sync.stop()]);
     clearTimeout(cut);
     handler.openWebSockets.forEach((socket) => socket.destroy());
-    await Promise.all([waker.stop(), proxy.stop(), store.stop(), certificates.stop()]);
+    waker.stop();
+    proxy.stop();
+    await Promise.all([store.stop(), certificates.stop()]);
     state = 'stopped';
   };
 

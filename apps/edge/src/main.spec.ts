@@ -178,6 +178,7 @@ describe('the process', () => {
     await first.exit;
 
     const second = start(env);
+    const { output } = second;
     await until(serves, 30_000);
     // An endless stream must not keep it alive.
     const stream = await open(port, '/', { host: 'app.apps.localhost' });
@@ -186,6 +187,18 @@ describe('the process', () => {
     second.child.kill('SIGTERM');
     expect(await second.exit).toBe(0);
     expect(performance.now() - began).toBeLessThan(10_000);
+    // Also the lines of what was cut at the very end.
+    await until(() => output().includes('app.apps.localhost'));
+    const lines = second
+      .output()
+      .split('\n')
+      .filter((line) => line.includes('"msg":"request"'));
+    expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ host: 'shop.apps.localhost', status: 200, name: 'edge' }),
+        expect.objectContaining({ host: 'app.apps.localhost', status: 200, aborted: true }),
+      ]),
+    );
     http.globalAgent.destroy();
   }, 90_000);
 

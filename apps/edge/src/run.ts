@@ -1,6 +1,7 @@
 import { IdentitySigner } from '@nebo/contracts';
 import { Config, masterKeyOf, RemoteTarget } from '@nebo/service-kit';
 import { createEdge, type Edge } from './edge.js';
+import { type AccessHook } from './observe/access.js';
 import { type EdgeLogger } from './observe/logger.js';
 import { type RouteSource } from './routes/route-source.js';
 import { targetRouteSource } from './routes/target-route-source.js';
@@ -11,7 +12,7 @@ import { HttpWakeDesk } from './wake/http-desk.js';
 const STOP_MS = 9_500;
 
 /** Starts an edge from the environment and stops it on SIGTERM and SIGINT. For `main.ts`. */
-export async function runEdge(logger: EdgeLogger): Promise<Edge> {
+export async function runEdge(logger: EdgeLogger, onAccess: AccessHook): Promise<Edge> {
   const settings = edgeSettings();
   if (settings.appsBuilderUrl === null) {
     logger.warn({}, 'NEBO_APPS_BUILDER_URL is not set: only the routes stored on disk are served');
@@ -26,7 +27,7 @@ export async function runEdge(logger: EdgeLogger): Promise<Edge> {
     ...(desk ? { wake: desk } : {}),
     source,
     logger,
-    onAccess: (entry) => logger.info(entry, 'request'),
+    onAccess,
   });
   let asked = false;
   const stop = (): void => {

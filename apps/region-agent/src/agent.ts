@@ -160,6 +160,7 @@ export class RegionAgent {
       ...this.areas.map((area) => area.start()),
     ]);
     await this.door?.start();
+    await this.drivers.engines?.start();
     this.current = { ...this.current, state: 'connecting', drivers: { ...this.drivers.choices } };
     this.loop = this.follow().catch((error: unknown) => {
       log.error({ error: String((error as Error)?.stack ?? error) }, 'the agent ended by an error');
@@ -196,6 +197,7 @@ export class RegionAgent {
     await this.door?.stop();
     await this.loop;
     await Promise.all(this.areas.map((area) => area.stop()));
+    this.drivers?.engines?.stop();
     await this.drivers?.replicas.stop();
     await this.drivers?.meter.stop(graceMs);
     if (state === 'stopped' && this.options.endsAll) {

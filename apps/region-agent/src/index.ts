@@ -23,6 +23,8 @@ export {
 } from './drivers/create.js';
 export { probeDrivers, type DriverArea, type DriverChoice, type DriverChoices } from './drivers/probe.js';
 export type * from './drivers/types.js';
+export { findEngine } from './engine/engines.js';
+export { engineSettings } from './engine/settings.js';
 export { Runs } from './system/runs.js';
 export { findToolchain, toolAdvice, type Toolchain } from './system/toolchain.js';
 export { doorOf } from './drivers/local/vpc-rules.js';

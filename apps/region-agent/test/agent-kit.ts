@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import {
   createDrivers,
   createRegionAgent,
+  engineSettings,
   HttpControlPlane,
   probeDrivers,
   type AgentLog,
@@ -85,6 +86,11 @@ export async function startAgent(
     egress,
     choices,
     buildLimits,
+    // Not one that this machine happens to have.
+    engine: engineSettings({
+      NEBO_CONTAINER_ENGINE: 'off',
+      ...(process.env['NEBO_CONTAINER_ENGINE'] ? process.env : {}),
+    }),
     graceMs: 1_000,
   });
   const agent = createRegionAgent({

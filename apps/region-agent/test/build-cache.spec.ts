@@ -146,7 +146,10 @@ function plan(of: {
     variables: [`${name}_dir`],
     wanted: 'install' as const,
   }));
-  const tree = Object.entries(of.tree ?? {}).map(([name, path]) => ({ name, path }));
+  const tree = Object.entries(of.tree ?? {}).map(([name, path]) => ({
+    ...{ name, path },
+    ...(path.startsWith('node_modules/') ? { inInstalled: true as const } : {}),
+  }));
   const installed =
     of.key === undefined
       ? null
@@ -215,6 +218,32 @@ describe('one build with the cache', () => {
     await fresh.take();
     expect(fresh.used).toBe(false);
     await expect(lstat(last('src/.next'))).rejects.toThrow('ENOENT');
+  });
+
+  it('what tools keep in what is installed comes back with it, as the last build left it', async () => {
+    const of = (key: string) => plan({ tree: { 'modules-tmp': 'node_modules/.tmp' }, key });
+    const first = await ground({ 'node_modules/ms': 'ms', 'node_modules/.tmp/types': '1' }, of('a'));
+    await first.take();
+    await first.clearTree();
+    await first.put();
+    const second = await ground({}, of('a'));
+    await second.take();
+    expect(await readFile(last('src/node_modules/.tmp/types'), 'utf8')).toBe('1');
+    await writeFile(last('src/node_modules/.tmp/types'), '2');
+    await writeFile(last('src/node_modules/ms'), 'spoiled');
+    await second.clearTree();
+    // The artifact of a server is packed now.
+    expect(await readdir(last('src/node_modules'))).toEqual(['ms']);
+    await second.put();
+    const third = await ground({}, of('a'));
+    await third.take();
+    expect(await readFile(last('src/node_modules/.tmp/types'), 'utf8')).toBe('2');
+    expect(await readFile(last('src/node_modules/ms'), 'utf8')).toBe('ms');
+    // Where packages are installed anew, their tools begin anew too.
+    const other = await ground({}, of('b'));
+    await other.take();
+    expect(other.used).toBe(false);
+    await expect(lstat(last('src/node_modules'))).rejects.toThrow('ENOENT');
   });
 
   it('links of a build lead neither what is taken nor what is put outside of the tree', async () => {

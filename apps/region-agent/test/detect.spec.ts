@@ -49,6 +49,16 @@ describe('detection', () => {
       },
     ],
     [
+      'what its tools keep, where what is installed is taken whole',
+      {
+        'package.json': pkg({ scripts: { build: 'vite build' }, devDependencies: { vite: '7' } }),
+        'package-lock.json': '{}',
+        'dist/index.html': '',
+      },
+      {},
+      { kept: ['npm', 'modules-cache', 'modules-tmp', 'modules-vite', 'modules-astro', 'parcel', 'angular'] },
+    ],
+    [
       'create-react-app',
       {
         'package.json': pkg({

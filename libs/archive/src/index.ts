@@ -9,7 +9,7 @@ export {
 export { extractArchive, type ExtractOptions } from './extract.js';
 export { alwaysOut } from './ignore-rules.js';
 export { applyLayer, LayerBudget, type AppliedLayer } from './layer.js';
-export { LayerRefused, type LayerEntry } from './layer-tar.js';
+export { LayerRefused, readLayer, type LayerEntry } from './layer-tar.js';
 export {
   archiveLimits,
   archiveLimitsFromEnv,

@@ -14,6 +14,8 @@ export interface PackOptions {
   ignoreRules?: 'source' | 'none';
   /** False: a `.gitignore` does not count (`--no-gitignore`). Default true. */
   gitignore?: boolean;
+  /** What stays out beside that (relative, forward slashes); of a folder: with all that is in it. */
+  leaveOut?: (path: string, directory: boolean) => boolean;
   limits?: Partial<ArchiveLimits>;
   /** How hard to compress, 1 (fast) to 9; default 6. */
   level?: number;
@@ -49,8 +51,11 @@ export interface PackedFolder {
  */
 export async function packFolder(dir: string, options: PackOptions = {}): Promise<PackedFolder> {
   const limits = archiveLimits(options.limits);
+  const { leaveOut } = options;
   const rules = options.ignoreRules === 'none' ? keepAll : await sourceRules(dir, options.gitignore ?? true);
-  const { entries, warnings } = await planFolder(dir, rules, limits);
+  const out = (path: string, directory: boolean) =>
+    rules.out(path, directory) || (leaveOut?.(path, directory) ?? false);
+  const { entries, warnings } = await planFolder(dir, { ...rules, out }, limits);
   const files = entries.filter((entry) => entry.type === 'file');
   const largest = [...files].sort((a, b) => b.size - a.size).slice(0, 10);
   const manifest: PackManifest = {

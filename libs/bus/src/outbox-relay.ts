@@ -18,7 +18,7 @@ export interface OutboxRelayOptions {
 }
 
 /** Least time between two looks at the outbox, milliseconds: a burst of events goes in few transactions. */
-const gatherMs = 10;
+const gatherMs = 50;
 
 interface Row {
   seq: bigint;

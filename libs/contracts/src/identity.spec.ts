@@ -22,6 +22,23 @@ describe('signed identity', () => {
     expect(signer.read(header)).toBeNull();
   });
 
+  it('signs once for who calls again, but not for anybody else, and anew before the header ends', () => {
+    const first = signer.signOften(identity);
+    expect(signer.signOften({ ...identity })).toBe(first);
+    expect(signer.read(signer.signOften({ ...identity, account_id: 'other' }))).toMatchObject({
+      account_id: 'other',
+    });
+    const { now } = Date;
+    Date.now = () => now() + 16_000;
+    try {
+      const later = signer.signOften(identity);
+      expect(later).not.toBe(first);
+      expect([signer.read(first), signer.read(later)]).toEqual([identity, identity]);
+    } finally {
+      Date.now = now;
+    }
+  });
+
   it('refuses a changed payload', () => {
     const [payload, mac] = signer.sign(identity).split('.') as [string, string];
     const changed = Buffer.from(payload, 'base64url').toString().replace('compute', 'gateway');

@@ -28,6 +28,7 @@ describe('deadlines', () => {
   afterAll(() => schema.close());
 
   class Slow extends ThingLifecycle {
+    override readonly saysAtOnce = false;
     @State({ deadline: 300, onMissed: 'error' })
     async provisioning(_thing: Thing) {
       return this.wait(50, 'the region has not reported it');

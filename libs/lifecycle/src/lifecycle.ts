@@ -97,6 +97,12 @@ export abstract class Lifecycle<Subject> {
   abstract load(tx: Sql, id: string): Promise<Subject | null>;
 
   /**
+   * `changed` and `load` say all that they say of their own at once, without waiting for an answer in between: then they share
+   * one round trip with the write of the state and its commit.
+   */
+  readonly saysAtOnce: boolean = false;
+
+  /**
    * Runs in the transaction of every change of state, however it came about; the place to show state and reason in the
    * thing's own row.
    * @param _ofEffect what the outcome's effect answered

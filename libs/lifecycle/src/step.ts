@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Database, type Sql } from '@nebo/persistence';
+import { type Database, type Ending, type Sql } from '@nebo/persistence';
 import { humanDuration } from './duration.js';
 import {
   type Change,
@@ -11,7 +11,7 @@ import {
   type StepContext,
 } from './lifecycle.js';
 import { type Held } from './leases.js';
-import { type Claim, LeaseLost, release, writeEnd, writeGo, writeRest, writeWait } from './table.js';
+import { type Claim, LeaseLost, lostIn, release, writeEnd, writeGo, writeRest, writeWait } from './table.js';
 import { type LifecycleObserver } from './worker.js';
 
 /** What a step needs of its worker. */
@@ -201,8 +201,12 @@ class Step {
     newFence = false,
   ): Promise<Stepped> {
     const going = await this.transaction(async (tx) => {
-      const next = await this.move(tx, state, reason, effect, newFence);
-      return { next, subject: await this.lifecycle.load(tx, next.id) };
+      const ofEffect = await effect?.(tx);
+      return this.together(
+        tx,
+        () => this.move(tx, state, reason, ofEffect, newFence),
+        () => this.lifecycle.load(tx, this.claim.id),
+      );
     });
     return this.done(how, going);
   }
@@ -211,8 +215,10 @@ class Step {
     const target = this.stateNamed(state);
     const againMs = await this.transaction(async (tx) => {
       const ofEffect = await effect?.(tx);
-      await this.changed(tx, { from: this.claim.state, to: state, reason: null }, ofEffect);
-      return writeRest(tx, this.claim, { state, deadlineMs: target.deadline, reason });
+      const change = { from: this.claim.state, to: state, reason: null };
+      const written = () => writeRest(tx, this.claim, { state, deadlineMs: target.deadline, reason });
+      const { next } = await this.together(tx, () => this.both(tx, change, ofEffect, written));
+      return next;
     });
     return this.done('go', { next: null, againMs });
   }
@@ -233,39 +239,59 @@ class Step {
         );
       how = chosen.kind;
       const reason = chosen.kind === 'fail' ? chosen.reason : null;
-      const next = await this.move(tx, chosen.state, reason, chosen.effect, false);
+      const ofEffect = await chosen.effect?.(tx);
+      const { state } = chosen;
       // What it has locked others may wait for: the thing is read after the commit.
-      return { next, subject: undefined };
+      return this.together(tx, () => this.move(tx, state, reason, ofEffect, false));
     });
     return this.done(how, going);
   }
 
   /** Writes the next state. */
-  private async move(
+  private move(
     tx: Sql,
     state: string,
     reason: string | null,
-    effect: Effect | undefined,
+    ofEffect: unknown,
     newFence: boolean,
   ): Promise<Claim> {
     const target = this.stateNamed(state);
     const { leaseMs } = this.parts;
-    const ofEffect = await effect?.(tx);
-    await this.changed(tx, { from: this.claim.state, to: state, reason }, ofEffect);
-    return writeGo(tx, this.claim, { state, deadlineMs: target.deadline, reason, leaseMs, newFence });
+    const next = { state, deadlineMs: target.deadline, reason, leaseMs, newFence };
+    const change = { from: this.claim.state, to: state, reason };
+    return this.both(tx, change, ofEffect, () => writeGo(tx, this.claim, next));
+  }
+
+  /** Tells the thing of its change, and writes that of its life: last, see `transaction`. */
+  private async both<T>(tx: Sql, change: Change, ofEffect: unknown, write: () => Promise<T>): Promise<T> {
+    const told = this.lifecycle.changed(tx, this.claim.id, change, ofEffect);
+    if (this.lifecycle.saysAtOnce) return (await Promise.all([told, write()]))[1];
+    await told;
+    return write();
+  }
+
+  /** Writes, reads what came of it, and ends the transaction: in one round trip where the kind allows it. */
+  private async together<T>(
+    tx: Ending,
+    write: () => Promise<T>,
+    load: () => Promise<unknown> = () => Promise.resolve(),
+  ): Promise<{ next: T; subject: unknown }> {
+    if (this.lifecycle.saysAtOnce) {
+      const [next, subject] = await Promise.all([write(), load(), tx.commit()]);
+      return { next, subject };
+    }
+    const next = await write();
+    return { next, subject: await load() };
   }
 
   private async endWith(effect: Effect | undefined | null, reason: string | null): Promise<Stepped> {
     await this.transaction(async (tx) => {
       const ofEffect = await effect?.(tx);
-      await this.changed(tx, { from: this.claim.state, to: null, reason }, ofEffect);
-      await writeEnd(tx, this.claim, reason);
+      const change = { from: this.claim.state, to: null, reason };
+      const written = () => writeEnd(tx, this.claim, reason);
+      await this.together(tx, () => this.both(tx, change, ofEffect, written));
     });
     return this.done('end', { next: null, againMs: Infinity });
-  }
-
-  private changed(tx: Sql, change: Change, ofEffect: unknown): Promise<void> {
-    return this.lifecycle.changed(tx, this.claim.id, change, ofEffect);
   }
 
   /** One statement on the life's row alone needs no transaction around it. */
@@ -278,7 +304,7 @@ class Step {
    * wakes it then: taking the locks in the same order keeps the two from deadlock. Should one happen with other rows, the
    * transaction runs again.
    */
-  private transaction<T>(work: (tx: Sql) => Promise<T>): Promise<T> {
+  private transaction<T>(work: (tx: Ending) => Promise<T>): Promise<T> {
     return this.write(() => this.parts.db.transaction(work));
   }
 
@@ -290,7 +316,8 @@ class Step {
           return await work();
         } catch (error) {
           const { code } = error as { code?: string };
-          if (attempt === 4 || (code !== '40P01' && code !== '40001')) throw error;
+          // Whoever shared the round trip may be the one who hears of it.
+          if (attempt === 4 || (code !== '40P01' && code !== '40001')) throw lostIn(error, this.claim);
           await delay(10 * attempt * Math.random());
         }
       }

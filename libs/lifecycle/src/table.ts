@@ -1,4 +1,4 @@
-import { type Sql, sqlArray } from '@nebo/persistence';
+import { type Sql, sqlArray, type SqlValue } from '@nebo/persistence';
 
 /** The lease is lost: another worker has the thing, and what this one wanted to write was refused. */
 export class LeaseLost extends Error {
@@ -199,8 +199,22 @@ const mine = 'where kind = $1::text and id = $2::uuid and fence = $3::bigint and
 const free = 'lease_owner = null, lease_until = null';
 const key = (held: Claim) => [held.kind, held.id, held.fence.toString()] as const;
 
-function guard(rows: readonly unknown[], held: Claim): void {
-  if (rows.length === 0) throw new LeaseLost(held.kind, held.id, held.state);
+/** Fails in PostgreSQL when it writes nothing: a commit that travels with it must not happen then. */
+const guarded = (update: string) =>
+  `with written as (${update}) select written.* from (values (1)) one left join written on true
+   where lease_held((select count(*) from written))`;
+
+/** The refusal of a guarded write. */
+export function lostIn(error: unknown, { kind, id, state }: Pick<Claim, 'kind' | 'id' | 'state'>): unknown {
+  return (error as { code?: string } | null)?.code === 'NBLSE' ? new LeaseLost(kind, id, state) : error;
+}
+
+async function write<R>(tx: Sql, held: Claim, update: string, values: readonly SqlValue[]): Promise<R> {
+  try {
+    return (await tx.query<R>(guarded(update), [...key(held), ...values]))[0]!;
+  } catch (error) {
+    throw lostIn(error, held);
+  }
 }
 
 /**
@@ -219,16 +233,16 @@ export async function writeGo(
     newFence: boolean;
   },
 ): Promise<Claim> {
-  const rows = await tx.query<Claim>(
+  return write<Claim>(
+    tx,
+    held,
     // Its time stays the one that it was claimed at: the lease says that it is in hand, and the index need not hear of it.
     `update lifecycle set state = $4::text, entered_at = now(), deadline_at = now() + ${ms('$5')},
        attempt = 1, reason = $6::text, lease_until = clock_timestamp() + ${ms('$7')}, fence = fence + $8::int
      ${mine}
      returning kind, id, state, fence, wakes, attempt, entered_at as "enteredAt", reason, 0::float8 as "ageMs"`,
-    [...key(held), next.state, next.deadlineMs, next.reason, next.leaseMs, next.newFence ? 1 : 0],
+    [next.state, next.deadlineMs, next.reason, next.leaseMs, next.newFence ? 1 : 0],
   );
-  guard(rows, held);
-  return rows[0]!;
 }
 
 /**
@@ -241,15 +255,16 @@ export async function writeRest(
   held: Claim,
   next: { state: string; deadlineMs: number | null; reason: string | null },
 ): Promise<number> {
-  const rows = await tx.query<{ left: number | null }>(
+  const { left } = await write<{ left: number | null }>(
+    tx,
+    held,
     `update lifecycle set ${free}, state = $4::text, entered_at = now(), attempt = 0, reason = $6::text,
        deadline_at = now() + ${ms('$5')},
        run_at = case when wakes <> $7::bigint then now() else coalesce(now() + ${ms('$5')}, 'infinity') end
      ${mine} returning case when run_at < 'infinity' then (extract(epoch from run_at - now()) * 1000)::float8 end as left`,
-    [...key(held), next.state, next.deadlineMs, next.reason, held.wakes.toString()],
+    [next.state, next.deadlineMs, next.reason, held.wakes.toString()],
   );
-  guard(rows, held);
-  return rows[0]!.left ?? Infinity;
+  return left ?? Infinity;
 }
 
 /**
@@ -264,26 +279,28 @@ export async function writeWait(
   held: Claim,
   next: { waitMs: number | null; deadlineMs: number | null; reason: string | null; attempt: number },
 ): Promise<number> {
-  const rows = await tx.query<{ left: number | null }>(
+  const { left } = await write<{ left: number | null }>(
+    tx,
+    held,
     `update lifecycle set ${free}, attempt = $7::int, reason = coalesce($6::text, reason),
        deadline_at = entered_at + ${ms('$5')},
        run_at = case when wakes <> $8::bigint then now()
          else least(coalesce(now() + ${ms('$4')}, 'infinity'), entered_at + ${ms('$5')}) end
      ${mine} returning case when run_at < 'infinity' then (extract(epoch from run_at - now()) * 1000)::float8 end as left`,
-    [...key(held), next.waitMs, next.deadlineMs, next.reason, next.attempt, held.wakes.toString()],
+    [next.waitMs, next.deadlineMs, next.reason, next.attempt, held.wakes.toString()],
   );
-  guard(rows, held);
-  return rows[0]!.left ?? Infinity;
+  return left ?? Infinity;
 }
 
 /** Writes the end of a life. @throws LeaseLost */
 export async function writeEnd(tx: Sql, held: Claim, reason: string | null): Promise<void> {
-  const rows = await tx.query(
+  await write(
+    tx,
+    held,
     `update lifecycle set ${free}, ended_at = now(), run_at = 'infinity', deadline_at = null, reason = $4::text
      ${mine} returning 1 as written`,
-    [...key(held), reason],
+    [reason],
   );
-  guard(rows, held);
 }
 
 /** Gives a lease back undone, at shutdown; the fence rises, so that a step which still runs can write nothing. */

@@ -12,6 +12,7 @@ export interface Thing {
 /** Loads things and shows every change of state in the thing's own row. */
 export abstract class ThingLifecycle extends Lifecycle<Thing> {
   override readonly kind: string = 'thing';
+  override readonly saysAtOnce: boolean = true;
 
   async load(tx: Sql, id: string): Promise<Thing | null> {
     const [thing] = await tx.query<Thing>('select id, wanted, n from thing where id = $1::uuid', [id]);

@@ -80,3 +80,147 @@ describe('statements that are said again', () => {
     await tenant.close();
   });
 });
+
+describe('transactions in few round trips', () => {
+  let database: Database;
+  beforeAll(async () => {
+    database = new Database({
+      url: await freshDatabase(),
+      schema: 'public',
+      max: 1,
+      onError: () => undefined,
+    });
+    await database.query('create table thing (id int primary key, word text, at timestamptz, bytes bytea)');
+  });
+  beforeEach(() => database.query('truncate thing'));
+  afterAll(async () => {
+    await database?.close();
+  });
+  const put = (tx: Sql, id: number) =>
+    tx.query<{ id: number }>('insert into thing (id) values ($1::int) returning id', [id]);
+  const ids = async () =>
+    (await database.query<{ id: number }>('select id from thing order by id')).map(({ id }) => id);
+  const backend = async (sql: Sql) =>
+    (await sql.query<{ pid: number }>('select pg_backend_pid() as pid where $1::int = 1', [1]))[0]!.pid;
+
+  it('what is said in one turn is answered in its order, and committed as one', async () => {
+    const rows = await database.transaction((tx) => Promise.all([put(tx, 1), put(tx, 2), put(tx, 3)]));
+    expect(rows).toEqual([[{ id: 1 }], [{ id: 2 }], [{ id: 3 }]]);
+    expect(await ids()).toEqual([1, 2, 3]);
+  });
+
+  it('after one that fails nothing of the turn is carried out, and nothing of the transaction stays', async () => {
+    for (let round = 0; round < 3; round += 1) {
+      const outcome = database.transaction(async (tx) => {
+        await put(tx, 1);
+        await Promise.all([put(tx, 2), put(tx, 1), put(tx, 3)]);
+      });
+      await expect(outcome).rejects.toMatchObject({ code: '23505' });
+      expect(await ids()).toEqual([]);
+    }
+    // The connection goes on, with what it had prepared.
+    await database.transaction((tx) => put(tx, 4));
+    expect(await ids()).toEqual([4]);
+  });
+
+  it('a text that cannot be prepared fails each time with the same words', async () => {
+    const wrong = () => database.transaction((tx) => tx.query('select nothing where $1::int = 1', [1]));
+    for (let round = 0; round < 3; round += 1) await expect(wrong()).rejects.toMatchObject({ code: '42703' });
+    await database.query('alter table thing add column nothing int');
+    const right = () =>
+      database.transaction((tx) => tx.query('select nothing from thing where $1::int = 1', [1]));
+    for (let round = 0; round < 3; round += 1) expect(await right()).toEqual([]);
+  });
+
+  it('the last statement is committed with its answer; one that fails commits nothing', async () => {
+    const last = (id: number) =>
+      database.transaction(async (tx) => {
+        await put(tx, id);
+        return Promise.all([put(tx, id + 1), put(tx, id + 2), tx.commit()]);
+      });
+    expect(await last(1)).toEqual([[{ id: 2 }], [{ id: 3 }], undefined]);
+    expect(await ids()).toEqual([1, 2, 3]);
+    await put(database, 12);
+    await expect(last(10)).rejects.toMatchObject({ code: '23505' });
+    expect(await ids()).toEqual([1, 2, 3, 12]);
+    const after = database.transaction(async (tx) => {
+      await Promise.all([put(tx, 20), tx.commit()]);
+      await put(tx, 21);
+    });
+    await expect(after).rejects.toThrow('the transaction is over');
+    expect(await ids()).toEqual([1, 2, 3, 12, 20]);
+  });
+
+  it('a commit that is refused is the failure of the last statement', async () => {
+    await database.query('create table other (id int references thing (id) deferrable initially deferred)');
+    const refused = database.transaction((tx) =>
+      Promise.all([tx.query('insert into other values ($1::int)', [99]), tx.commit()]),
+    );
+    await expect(refused).rejects.toMatchObject({ code: '23503' });
+    expect(await database.query('select 1 from other')).toEqual([]);
+    await database.query('drop table other');
+  });
+
+  it('an error that the work swallows commits nothing, and leaves the connection as it was', async () => {
+    const swallowed = await database.transaction(async (tx) => {
+      await put(tx, 1);
+      await put(tx, 1).catch(() => undefined);
+      return 'went on';
+    });
+    expect([swallowed, await ids()]).toEqual(['went on', []]);
+    expect(await database.transaction((tx) => put(tx, 2).then(() => 'fine'))).toBe('fine');
+    // Also the very first one.
+    await database.transaction((tx) => put(tx, 2).catch(() => undefined));
+    expect(await ids()).toEqual([2]);
+    await database.transaction((tx) => put(tx, 3));
+    expect(await ids()).toEqual([2, 3]);
+  });
+
+  it('texts without parameters go between those with some', async () => {
+    await database.transaction(async (tx) => {
+      await tx.query('insert into thing (id) values (1); insert into thing (id) values (2)');
+      await put(tx, 3);
+      await tx.query('delete from thing where id = 2');
+    });
+    expect(await ids()).toEqual([1, 3]);
+  });
+
+  it('reads alone, and writes nothing', async () => {
+    await put(database, 5);
+    const text = 'select id from thing where id > $1::int';
+    for (let round = 0; round < 3; round += 1) expect(await database.read(text, [1])).toEqual([{ id: 5 }]);
+    const write = database.read('insert into thing (id) values ($1::int) returning id', [6]);
+    await expect(write).rejects.toMatchObject({ code: '25006' });
+  });
+
+  it('values arrive as they were; a date that is none is refused before anything is sent', async () => {
+    const at = new Date('2026-11-21T17:00:00.123Z');
+    const bytes = Buffer.from([0, 1, 255]);
+    const text = 'insert into thing (id, word, at, bytes) values ($1, $2, $3, $4) returning word, at, bytes';
+    for (const [id, word] of [
+      [1, 'a\\b"c'],
+      [2, null],
+      [3, ''],
+    ] as const)
+      expect(await database.query(text, [id, word, at, bytes])).toEqual([{ word, at, bytes }]);
+    const never = database.transaction((tx) => tx.query(text, [4, '', new Date(Number.NaN), bytes]));
+    await expect(never).rejects.toThrow(RangeError);
+    expect(await ids()).toEqual([1, 2, 3]);
+  });
+
+  it('a connection that was cut while it lay idle is replaced, and one cut in the middle is an error', async () => {
+    const other = new Database({ url: database.url, schema: 'public', max: 1 });
+    const idle = await backend(database);
+    const cut = (pid: number) => other.query('select pg_terminate_backend($1::int)', [pid]);
+    await cut(idle);
+    await database.transaction((tx) => put(tx, 1));
+    const middle = database.transaction(async (tx) => {
+      await cut(await backend(tx));
+      await put(tx, 2);
+    });
+    await expect(middle).rejects.toThrow();
+    await database.transaction((tx) => put(tx, 3));
+    expect(await ids()).toEqual([1, 3]);
+    await other.close();
+  });
+});

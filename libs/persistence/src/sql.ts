@@ -1,7 +1,10 @@
 import pg from 'pg';
+import { Exchange, type Prepared, type Said, wireValues } from './exchange.js';
+import { type SqlValue } from './sql-value.js';
+import { isOfNoUse, Transaction, type Ending } from './transaction.js';
 
-/** Values that PostgreSQL parameters take here; objects go in as JSON text by the caller. */
-export type SqlValue = string | number | bigint | boolean | Date | Buffer | null | readonly string[];
+export { type SqlValue, sqlArray } from './sql-value.js';
+export { type Ending } from './transaction.js';
 
 /**
  * Something to run SQL on: a pool, one pg connection inside a transaction, or a Prisma transaction
@@ -32,22 +35,6 @@ export const exactTypes: pg.CustomTypesConfig = {
       ? (text: string) => BigInt(text)
       : pg.types.getTypeParser(oid, format as 'text')) as pg.CustomTypesConfig['getTypeParser'],
 };
-
-/**
- * A PostgreSQL array in its text form, for a parameter with a cast (`$1::bigint[]`). The driver's own way costs several times
- * as much for every value, which tells where hundreds of rows go in one statement.
- */
-export function sqlArray(values: readonly (string | number | bigint | boolean | null | undefined)[]): string {
-  let text = '{';
-  for (const value of values) {
-    if (text.length > 1) text += ',';
-    if (value == null) text += 'NULL';
-    else if (typeof value === 'string')
-      text += `"${/["\\]/.test(value) ? value.replace(/["\\]/g, '\\$&') : value}"`;
-    else text += String(value);
-  }
-  return `${text}}`;
-}
 
 /**
  * Names for statements that are said again and again, so that PostgreSQL parses and plans each once a connection: that costs
@@ -96,6 +83,7 @@ export class Database implements Sql {
   readonly url: string;
   private readonly onError: (error: Error) => void;
   private readonly names = new StatementNames();
+  private readonly prepared: Prepared = new WeakMap();
 
   constructor(options: DatabaseOptions) {
     this.schema = options.schema;
@@ -116,14 +104,35 @@ export class Database implements Sql {
 
   /** Runs one statement on any connection of the pool. */
   async query<R>(text: string, values: readonly SqlValue[] = []): Promise<R[]> {
-    const result = await this.pool.query(this.statement(text, values));
-    return result.rows as R[];
+    // Several statements in one text have no parameters, and cannot be prepared.
+    if (values.length === 0) return (await this.pool.query(text)).rows as R[];
+    const client = await this.pool.connect();
+    let broken: Error | undefined;
+    try {
+      const [rows] = await this.exchange(client, [this.said(text, values)]);
+      return rows as R[];
+    } catch (error) {
+      if (isOfNoUse(error)) broken = error as Error;
+      throw error;
+    } finally {
+      client.release(broken);
+    }
   }
 
-  /** Several statements in one text have no parameters, and cannot be prepared. */
-  private statement(text: string, values: readonly SqlValue[]): pg.QueryConfig<SqlValue[]> {
-    const name = values.length === 0 ? undefined : this.names.of(text);
-    return { text, values: values as SqlValue[], ...(name ? { name } : {}) };
+  /** A statement as an exchange says it. */
+  private said(text: string, values: readonly SqlValue[]): Said {
+    return { text, values: wireValues(values), name: this.names.of(text) };
+  }
+
+  /** Several statements in one round trip. @throws what PostgreSQL says of the first that fails; those after it are not run */
+  private exchange(client: pg.PoolClient, said: readonly Said[]): Promise<Record<string, unknown>[][]> {
+    return new Promise((resolve, reject) => {
+      client.query(
+        new Exchange(said, exactTypes, this.prepared, (rows, error) =>
+          error === null ? resolve(rows) : reject(error),
+        ),
+      );
+    });
   }
 
   /** A named (prepared) statement: for the hot reads, where parsing would cost more than the read. */
@@ -134,9 +143,10 @@ export class Database implements Sql {
 
   /**
    * Runs `work` in one transaction; rolls back when it throws. Row-level security sees `account` (a uuid), or every row
-   * when `account` is 'system' (background work that serves all accounts).
+   * when `account` is 'system' (background work that serves all accounts). It begins with the first statement, in the same
+   * round trip. Statements that are said in one turn, without waiting for each other, share a round trip too.
    */
-  transaction<T>(work: (tx: Sql) => Promise<T>, account: string = 'system'): Promise<T> {
+  transaction<T>(work: (tx: Ending) => Promise<T>, account: string = 'system'): Promise<T> {
     return this.within('begin', work, account);
   }
 
@@ -145,39 +155,21 @@ export class Database implements Sql {
     return this.within('begin isolation level repeatable read read only', work, account);
   }
 
-  private async within<T>(begin: string, work: (tx: Sql) => Promise<T>, account: string): Promise<T> {
-    const client = await this.begin(begin, account);
-    let broken: Error | undefined;
-    try {
-      const result = await work({
-        query: async <R>(text: string, values: readonly SqlValue[] = []) =>
-          (await client.query(this.statement(text, values))).rows as R[],
-      });
-      await client.query('commit');
-      return result;
-    } catch (error) {
-      await client.query('rollback').catch((rollback: Error) => (broken = rollback));
-      // A table has got other columns: what this connection has prepared is of no use any more.
-      if ((error as { code?: string }).code === '0A000') broken = error as Error;
-      throw error;
-    } finally {
-      client.release(broken);
-    }
+  /** One statement that only reads, in a transaction of its own, in one round trip. `account` as in `transaction`. */
+  read<R>(text: string, values: readonly SqlValue[], account: string = 'system'): Promise<R[]> {
+    const work = async (tx: Ending) => (await Promise.all([tx.query<R>(text, values), tx.commit()]))[0];
+    return this.within('begin read only', work, account);
   }
 
-  /** A connection in a new transaction. One that was cut while it lay idle is replaced: nothing has happened on it yet. */
-  private async begin(begin: string, account: string): Promise<pg.PoolClient> {
-    for (let left = this.pool.options.max; ; left -= 1) {
-      const client = await this.pool.connect();
-      try {
-        // One round trip for both.
-        await client.query(`${begin}; set local app.account = ${pg.escapeLiteral(account)}`);
-        return client;
-      } catch (error) {
-        client.release(error as Error);
-        if (left === 0 || !isCut(error)) throw error;
-      }
-    }
+  private within<T>(begin: string, work: (tx: Ending) => Promise<T>, account: string): Promise<T> {
+    const parts = {
+      connect: () => this.pool.connect(),
+      retries: this.pool.options.max,
+      said: (text: string, values: readonly SqlValue[]) => this.said(text, values),
+      prepared: this.prepared,
+      types: exactTypes,
+    };
+    return new Transaction(parts, begin, account).run(work);
   }
 
   /**
@@ -223,11 +215,3 @@ export class Database implements Sql {
     await this.pool.end();
   }
 }
-
-/** Did the server, or the network, end the connection? Class 08, and the shutdowns of class 57. */
-const isCut = (error: unknown): boolean => {
-  const { code, message } = error as { code?: unknown; message: string };
-  return typeof code === 'string'
-    ? /^(08...|57P0[123]|ECONNRESET|EPIPE)$/.test(code)
-    : /^Connection terminated|not queryable/.test(message);
-};

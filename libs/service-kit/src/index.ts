@@ -18,6 +18,7 @@ export * from './log.js';
 export * from './openapi.js';
 export * from './optional-body.js';
 export * from './owned-blobs.js';
+export * from './pace.js';
 export * from './peers.js';
 export * from './process.js';
 export * from './request.js';

@@ -57,16 +57,21 @@ export class Peers {
   }
 
   private async send(service: string, path: string, call: PeerCall): Promise<TargetAnswer> {
-    const limit = AbortSignal.timeout(call.timeoutMs ?? 2_000);
-    const signal = call.signal ? AbortSignal.any([call.signal, limit]) : limit;
+    // A timer that ends with the call: that of `AbortSignal.timeout` goes off later for every call that went well.
+    const limit = new AbortController();
+    const timer = setTimeout(
+      () => limit.abort(new DOMException('no answer in time', 'TimeoutError')),
+      call.timeoutMs ?? 2_000,
+    ).unref();
+    const signal = call.signal ? AbortSignal.any([call.signal, limit.signal]) : limit.signal;
     const body = call.body === undefined ? undefined : JSON.stringify(call.body);
     const trace = activeTraceparent();
     try {
-      return await this.runtime.targets.get(service).call({
+      const answer = await this.runtime.targets.get(service).call({
         method: call.method ?? (body === undefined ? 'GET' : 'POST'),
         path,
         headers: {
-          [identityHeader]: this.runtime.signer.sign({
+          [identityHeader]: this.runtime.signer.signOften({
             kind: 'service',
             service: this.me,
             account_id: call.account,
@@ -78,7 +83,11 @@ export class Peers {
         ...(body === undefined ? {} : { body }),
         signal,
       });
+      // The bytes are part of it.
+      answer.body.once('close', () => clearTimeout(timer));
+      return answer;
     } catch (cause) {
+      clearTimeout(timer);
       call.signal?.throwIfAborted();
       throw unavailable(`${service} does not answer`, cause);
     }

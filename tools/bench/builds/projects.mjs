@@ -1,5 +1,7 @@
 /** Sources that are built: files by path, and the commands that a person would give by hand. */
 
+const npm = (build) => ['npm ci --no-audit --no-fund', build].filter(Boolean).join(' && ');
+
 const next = {
   'package.json': JSON.stringify({
     name: 'web',
@@ -37,6 +39,70 @@ const vite = {
   'main.jsx': `import { createRoot } from 'react-dom/client';\nimport { Button } from '@mui/material';\ncreateRoot(document.getElementById('root')).render(<Button>hello</Button>);\n`,
 };
 
+const compiler = (include, more) =>
+  JSON.stringify({
+    compilerOptions: {
+      // Where the starter has it: what a type check left, its next run goes on with.
+      tsBuildInfoFile: `./node_modules/.tmp/${include[0].replace(/\W/g, '-')}.tsbuildinfo`,
+      ...{
+        target: 'ES2022',
+        module: 'ESNext',
+        moduleResolution: 'bundler',
+        skipLibCheck: true,
+        strict: true,
+      },
+      ...{ noEmit: true, allowImportingTsExtensions: true, ...more },
+    },
+    include,
+  });
+
+/** As Vite's own starter for React and TypeScript makes one: types are checked, then it is bundled. */
+const viteSmall = {
+  'package.json': JSON.stringify({
+    name: 'site',
+    version: '1.0.0',
+    private: true,
+    type: 'module',
+    scripts: { build: 'tsc -b && vite build' },
+    dependencies: { react: '^19.0.0', 'react-dom': '^19.0.0' },
+    devDependencies: {
+      ...{ vite: '^7.0.0', '@vitejs/plugin-react': '^5.0.0', typescript: '~5.9.0' },
+      ...{ '@types/node': '^24.0.0', '@types/react': '^19.0.0', '@types/react-dom': '^19.0.0' },
+    },
+  }),
+  'tsconfig.json': JSON.stringify({
+    files: [],
+    references: [{ path: './tsconfig.app.json' }, { path: './tsconfig.node.json' }],
+  }),
+  'tsconfig.app.json': compiler(['src'], {
+    lib: ['ES2022', 'DOM', 'DOM.Iterable'],
+    jsx: 'react-jsx',
+    types: ['vite/client'],
+  }),
+  'tsconfig.node.json': compiler(['vite.config.ts'], { lib: ['ES2023'], types: ['node'] }),
+  'vite.config.ts': `import { defineConfig } from 'vite';\nimport react from '@vitejs/plugin-react';\nexport default defineConfig({ plugins: [react()] });\n`,
+  'index.html': '<!doctype html><div id="root"></div><script type="module" src="/src/main.tsx"></script>\n',
+  'src/main.tsx': `import { createRoot } from 'react-dom/client';\nimport App from './App.tsx';\nimport './app.css';\ncreateRoot(document.getElementById('root')!).render(<App />);\n`,
+  'src/app.css': 'body { font-family: sans-serif; }\n',
+};
+for (let i = 0; i < 12; i++)
+  viteSmall[`src/Part${i}.tsx`] =
+    `import { useState } from 'react';\nexport default function Part() {\n  const [count, set] = useState<number>(${i});\n  return <button onClick={() => set(count + 1)}>{count}</button>;\n}\n`;
+const twelve = Array.from({ length: 12 }, (_, i) => i);
+viteSmall['src/App.tsx'] =
+  `${twelve.map((i) => `import Part${i} from './Part${i}.tsx';`).join('\n')}\nexport default function App() {\n  return <main>${twelve.map((i) => `<Part${i} />`).join('')}</main>;\n}\n`;
+
+const express = {
+  'package.json': JSON.stringify({
+    name: 'shop',
+    version: '1.0.0',
+    private: true,
+    scripts: { start: 'node app.js' },
+    dependencies: { express: '^5.1.0' },
+  }),
+  'app.js': `const app = require('express')();\napp.get('/', (request, response) => response.send('hello'));\napp.listen(process.env.PORT);\n`,
+};
+
 const go = {
   'go.mod': 'module example.org/hello\n\ngo 1.21\n',
   'main.go': `package main
@@ -61,31 +127,42 @@ const flask = {
   'app.py': 'from flask import Flask\n\napp = Flask(__name__)\n',
 };
 
+/**
+ * `edit`: the file that somebody has changed before the warm build. `rounds`: for one at size 1; what takes long has fewer.
+ */
 export const projects = [
   {
-    name: 'go',
-    files: go,
-    hand: `CGO_ENABLED=0 go build -buildvcs=false -ldflags='-w -s' -o out .`,
-    output: '.',
+    ...{ name: 'express', files: express, lock: true, hand: npm(''), output: '.', rounds: 3 },
+    edit: 'app.js',
   },
   {
-    name: 'next',
-    files: next,
-    lock: true,
-    hand: 'npm ci --no-audit --no-fund && npm run build',
-    output: 'out',
+    ...{
+      name: 'vite small',
+      files: viteSmall,
+      lock: true,
+      hand: npm('npm run build'),
+      output: 'dist',
+      rounds: 3,
+    },
+    edit: 'src/Part3.tsx',
   },
   {
-    name: 'vite',
-    files: vite,
-    lock: true,
-    hand: 'npm ci --no-audit --no-fund && npm run build',
-    output: 'dist',
-  },
-  {
-    name: 'flask',
-    files: flask,
+    ...{ name: 'flask', files: flask, output: '.', rounds: 3, edit: 'app.py' },
     hand: 'python3 -m pip install -q --root-user-action=ignore --target .nebo/python -r requirements.txt',
-    output: '.',
+  },
+  {
+    ...{ name: 'vite', files: vite, lock: true, hand: npm('npm run build'), output: 'dist', rounds: 1 },
+    edit: 'main.jsx',
+  },
+  {
+    ...{ name: 'next', files: next, lock: true, hand: npm('npm run build'), output: 'out', rounds: 1 },
+    edit: 'app/page-3/page.jsx',
+  },
+  {
+    ...{ name: 'go', files: go, output: '.', rounds: 1, edit: 'main.go' },
+    hand: `CGO_ENABLED=0 go build -buildvcs=false -ldflags='-w -s' -o out .`,
   },
 ];
+
+/** A line that changes a file and nothing that it does. */
+export const edited = (path, text) => (path.endsWith('.py') ? `# changed\n${text}` : `// changed\n${text}`);

@@ -5,7 +5,7 @@
 import { createReadStream, readFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import { createEdge } from '../../../apps/edge/dist/index.js';
+import { AccessLog, createEdge } from '../../../apps/edge/dist/index.js';
 
 const [folder, backend, log] = process.argv.slice(2);
 const archive = join(folder, 'site.tar.gz');
@@ -51,8 +51,7 @@ console.log(JSON.stringify(ports));
 
 async function accessLog() {
   const { pino } = await import('pino');
-  const logger = pino({ name: 'edge' }, pino.destination({ dest: '/dev/null' }));
-  return (entry) => logger.info(entry, 'request');
+  return new AccessLog(pino.destination({ dest: '/dev/null', sync: false }), 'edge').note;
 }
 
 process.on('SIGTERM', () => {

@@ -48,7 +48,7 @@ export class AgentDoor {
     const agent = await this.resolve(token, epoch);
     if (epoch !== agent.epoch) throw conflict('stale_epoch', 'another agent has taken this region');
     const identity: AgentIdentity = { kind: 'agent', region_id: agent.region_id, epoch };
-    request.headers[identityHeader] = this.signer.sign(identity);
+    request.headers[identityHeader] = this.signer.signOften(identity);
     delete request.headers.authorization;
     this.targets.get(service).forward(request, response, onError);
   }

@@ -144,7 +144,7 @@ export class WantedService {
   private async replicas(tx: Sql, regionId: string, after: bigint | null) {
     const rows = await tx.query<ReplicaRow>(
       `select p.id, p.generation, p.gone, coalesce(p.change, 0) as change, p.account_id, p.app_id, r.build_id, r.env,
-         b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, b.docker_image is not null as is_image, b.start_command, r.vcpu,
+         b.artifact_sha256, b.artifact_bytes::float8 as artifact_bytes, b.image_layers is not null as is_image, b.start_command, r.vcpu,
          r.memory_mb, p.readiness_path, p.ready_timeout_ms, p.idle_ms, p.ready_at is not null as proven, ${portColumns}
        from replica p join revision r on r.id = p.revision_id join build b on b.id = r.build_id
          left join app_port t on t.id = p.port_id

@@ -107,7 +107,10 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
     if (facts.artifact_kind !== 'static' && facts.artifact_kind !== 'server')
       return 'the region reported an artifact of an unknown kind';
     if (build.docker_image !== null) return this.imageProblem(facts);
-    if (facts.artifact_kind === 'server' && !facts.start_command)
+    // Of a Dockerfile an image comes too, whose own words start it.
+    const image = facts.image == null ? null : await this.imageProblem(facts);
+    if (image !== null) return image;
+    if (facts.artifact_kind === 'server' && !facts.start_command && facts.image == null)
       return 'the app has no command that starts it; set start_command';
     if (facts.routing && !isCompiledRouting(facts.routing))
       return 'the region reported rules of the routing file that cannot be read';
@@ -145,7 +148,8 @@ export class BuildLifecycle extends Lifecycle<LivingBuild> {
         facts.start_command,
         facts.stack,
         facts.routing ? JSON.stringify(facts.routing) : null,
-        facts.image?.digest ?? null,
+        // What was built here has no name by which anybody could pull it.
+        build.docker_image === null ? null : (facts.image?.digest ?? null),
         facts.image?.layers.map(({ sha256 }) => sha256) ?? null,
       ],
     );

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sharedPostgres } from '@nebo/test-kit';
 import type { Wanted } from '@nebo/contracts';
 import { FakeAgent, FakeEdge } from '../../test/fake-agent.js';
-import { Bench, eventually } from '../../test/harness.js';
+import { archive, Bench, eventually } from '../../test/harness.js';
 import { Housekeeping } from '../shared/housekeeping.js';
 
 type WantedBuild = Extract<Wanted, { kind: 'build' }>;
@@ -157,6 +157,42 @@ describe('builds of images', () => {
       await agent.observe(item, 'success', { facts: { ...facts, ...(image ? { image } : {}) } });
       expect((await until(app.id, id, 'error')).error).toContain(why);
     }
+  });
+
+  it('an image that a region built of a Dockerfile runs as one, without a name that anybody could pull', async () => {
+    const app = await bench.app();
+    const { id } = (await bench.upload(`apps/${app.id}/deployments`, archive({ Dockerfile: 'FROM scratch' })))
+      .body;
+    const item = await wanted(id);
+    expect(item.spec.image).toBeUndefined();
+    const layer = await agent.put(Buffer.from('layer of a Dockerfile'));
+    const facts = async (layers: object[]) => ({
+      artifact: await agent.put(Buffer.from('document of a Dockerfile')),
+      ...{ artifact_kind: 'server', start_command: null, stack: 'dockerfile', duration_ms: 5 },
+      image: { digest: digestOf('made'), layers },
+    });
+    await agent.observe(item, 'building');
+    await agent.observe(item, 'success', { facts: await facts([layer]) });
+    expect(await until(app.id, id, 'success')).toMatchObject({
+      ...{ docker_image: null, docker_image_digest: null },
+      source_archive_sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
+    });
+    const [replica] = await agent.replicas(id, 1);
+    expect(replica!.spec).toMatchObject({ image: true, start_command: '' });
+    await agent.ready(replica!);
+    await eventually('it is live', async () => (await buildOf(app.id, id)).deploy_state === 'live');
+    await bench.sql(`update blob set stored_at = now() - interval '3 days'`);
+    await bench.nebo.services.get('apps-builder')!.app.get(Housekeeping).run();
+    expect((await agent.call('GET', `blob/${layer.sha256}`)).status).toBe(200);
+    // Built again of its source, not of the image; and one whose layers did not come has made nothing.
+    const again = (await bench.api('POST', `apps/${app.id}/builds/${id}/rebuild`)).body.id;
+    const second = await wanted(again);
+    expect(second.spec).toMatchObject({ source: item.spec.source });
+    await agent.observe(second, 'building');
+    await agent.observe(second, 'success', {
+      facts: await facts([{ sha256: 'e'.repeat(64), bytes: 1 }]),
+    });
+    expect((await until(app.id, again, 'error')).error).toContain('a layer of the image did not arrive');
   });
 
   it('a pull that fails is the build’s error; a rebuild of it asks for the name again', async () => {

@@ -35,7 +35,7 @@ export async function wantedRuns(
 ): Promise<{ change: bigint; item: Wanted }[]> {
   const rows = await tx.query<RunRow>(
     `select j.id, j.generation, j.gone, coalesce(j.change, 0) as change, j.account_id, j.app_id, r.build_id, b.artifact_sha256,
-       b.artifact_bytes::float8 as artifact_bytes, b.docker_image is not null as is_image, j.command, r.vcpu, r.memory_mb, j.timeout_ms,
+       b.artifact_bytes::float8 as artifact_bytes, b.image_layers is not null as is_image, j.command, r.vcpu, r.memory_mb, j.timeout_ms,
        j.observed_state is not null as begun, r.env, ${portColumns}
      from job_run j join revision r on r.id = j.revision_id join build b on b.id = r.build_id left join app_port t on t.id = j.port_id
      where j.region_id = $1::uuid and ($2::bigint is null or j.change > $2::bigint)

@@ -1,15 +1,22 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { AgentIdentity, BackupSpec, BlobRef, MachineSpec, Wanted, WantedAnswer } from '@nebo/contracts';
 import { Database, type Sql } from '@nebo/persistence';
-import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
+import {
+  Changes,
+  cursorOf,
+  Epochs,
+  type Feed,
+  numberAfter,
+  Pace,
+  RUNTIME,
+  type Runtime,
+} from '@nebo/service-kit';
 import { userDataContext } from '../vms/vm-orders.service.js';
 import { effectivePower } from '../vms/vm.rows.js';
 import type { Topic } from '../shared/topics.js';
 
 /** What was locked is looked at again after so many milliseconds, whether its holder says something or not. */
 const skippedMs = 100;
-
-const gather = () => new Promise((resolve) => setTimeout(resolve, 20));
 
 /** Machines in a page of a full answer. */
 const pageSize = 2_000;
@@ -49,6 +56,8 @@ const everything = `v.handed and ($2::uuid is null or v.id > $2::uuid) order by 
 /** What a region shall make so. The only place where user data is opened. */
 @Injectable()
 export class WantedService {
+  private readonly pace = new Pace();
+
   constructor(
     private readonly database: Database,
     private readonly changes: Changes<Topic>,
@@ -73,15 +82,17 @@ export class WantedService {
     const ear = this.changes.listen(`wanted:${agent.region_id}`);
     const over = AbortSignal.any([gone, this.changes.stopping]);
     const end = Date.now() + waitMs;
+    const reader = agent.region_id;
     try {
+      if (since !== null && waitMs > 0) await this.pace.wait(reader);
       for (;;) {
         const { skipped, ...answer } = await this.database.transaction((tx) =>
           this.read(tx, agent, since, next),
         );
         const left = end - Date.now();
+        if (answer.items.length > 0) this.pace.tell(reader, answer.items.length);
         if (answer.full || answer.items.length > 0 || left <= 0 || over.aborted) return answer;
-        // What changes in a burst is told in one answer.
-        if (await ear.next(skipped ? Math.min(left, skippedMs) : left, over)) await gather();
+        if (await ear.next(skipped ? Math.min(left, skippedMs) : left, over)) await this.pace.gather(reader);
       }
     } finally {
       ear.close();

@@ -157,8 +157,8 @@ export class CatalogueService implements OnApplicationBootstrap {
   }
 
   /** The plan that a body names. @throws ApiError 404 naming the field */
-  async plan(id: string): Promise<Plan> {
-    const [plan] = await this.database.query<Plan>(
+  async plan(id: string, sql: Sql = this.database): Promise<Plan> {
+    const [plan] = await sql.query<Plan>(
       'select id, name, vcpu, memory_mb, disk_gb, max_disk_gb from vm_plan where id = $1::uuid',
       [idOrNull(id)],
     );
@@ -167,11 +167,12 @@ export class CatalogueService implements OnApplicationBootstrap {
   }
 
   /** The image that a body names, in its region. @throws ApiError 404 naming the field */
-  async image(id: string, regionId: string): Promise<Image> {
-    const [image] = await this.database.query<Image>(`${selectImages} where i.id = $1::uuid group by i.id`, [
+  async image(id: string, regionId: string | null, sql: Sql = this.database): Promise<Image> {
+    const [image] = await sql.query<Image>(`${selectImages} where i.id = $1::uuid group by i.id`, [
       idOrNull(id),
     ]);
-    if (!image?.region_ids.includes(regionId) || image.withdrawn_at) throw referenceNotFound('image_id');
+    if (!image || regionId === null || !image.region_ids.includes(regionId) || image.withdrawn_at)
+      throw referenceNotFound('image_id');
     return image;
   }
 

@@ -30,10 +30,20 @@ export interface HourlyQuote {
 /** A period that is paid in advance. */
 export type Period = { months: number } | { days: number };
 
-/** Prices of machines, from the table of identity-billing. Asked for at each order: a price must never be an old one. */
+/**
+ * Prices of machines, from the table of identity-billing. A price must never be an old one: it is asked for each time, or known
+ * from before and checked by whoever reserves the money (`ReserveRequest.project_id`).
+ */
 @Injectable()
 export class Prices {
+  private known = new Map<string, PriceInfo>();
+
   constructor(private readonly peers: Peers) {}
+
+  /** Of what is known from before somebody said that it is not in force any more. */
+  forget(): void {
+    this.known = new Map();
+  }
 
   /** The prices in force whose ids begin so. @throws ApiError 503 when they cannot be read */
   async read(prefix: string): Promise<Map<string, PriceInfo>> {
@@ -51,27 +61,29 @@ export class Prices {
 
   /**
    * A prepaid period. A month of the table is a calendar month in UTC; days are that month's share, rounded up once.
+   * @param checked a price known from before will do, here and below: its version is checked when the money is reserved
    * @throws ApiError 503 `billing_unavailable` when a price is missing or cannot be read
    */
-  async period(machine: Priced, period: Period, from: Date): Promise<Quote> {
-    const { amount: month, prices } = await this.month(machine);
+  async period(machine: Priced, period: Period, from: Date, checked = false): Promise<Quote> {
+    const { amount: month, prices } = await this.month(machine, checked);
     return { amount: ofPeriod(month, period, from), prices };
   }
 
   /** A calendar month of a machine. @throws ApiError 503 `billing_unavailable` */
-  month(machine: Priced): Promise<Quote> {
-    return this.sum([
+  month(machine: Priced, checked = false): Promise<Quote> {
+    const parts = [
       [`vm.${machine.plan.name}.month`, 1],
       ['disk.gb.month', extraDisk(machine)],
       ['backup.slot.month', machine.backup_count],
-    ]);
+    ] as const;
+    return this.sum(parts, checked);
   }
 
   /** A machine that is billed by the second. @throws ApiError 503 `billing_unavailable` */
-  async hourly(machine: Priced, at: Date): Promise<HourlyQuote> {
+  async hourly(machine: Priced, at: Date, checked = false): Promise<HourlyQuote> {
     const [hour, disk] = await Promise.all([
-      this.sum([[`vm.${machine.plan.name}.hour`, 1]]),
-      this.sum([['disk.gb.month', extraDisk(machine)]]),
+      this.sum([[`vm.${machine.plan.name}.hour`, 1]], checked),
+      this.sum([['disk.gb.month', extraDisk(machine)]], checked),
     ]);
     const hours = BigInt(24 * daysOfMonth(at.getUTCFullYear(), at.getUTCMonth()));
     return {
@@ -83,18 +95,22 @@ export class Prices {
   }
 
   /** A month of so many floating IPs. @throws ApiError 503 `billing_unavailable` */
-  floatingIps(count: number): Promise<Quote> {
-    return this.sum([['floating_ip.month', count]]);
+  floatingIps(count: number, checked = false): Promise<Quote> {
+    return this.sum([['floating_ip.month', count]], checked);
   }
 
   /** So many of each price; what is not needed is not asked for. */
-  private async sum(parts: readonly (readonly [id: string, count: number])[]): Promise<Quote> {
+  private async sum(
+    parts: readonly (readonly [id: string, count: number])[],
+    checked: boolean,
+  ): Promise<Quote> {
     const used = await Promise.all(
       parts
         .filter(([, count]) => count > 0)
         .map(async ([id, count]) => {
-          const price = (await this.read(id)).get(id);
+          const price = (checked ? this.known.get(id) : undefined) ?? (await this.read(id)).get(id);
           if (!price) throw billingUnavailable(new Error(`there is no price ${id}`));
+          if (checked) this.known.set(id, price);
           return { price, count };
         }),
     );

@@ -2,8 +2,8 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { Inject, Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import type { OperatorRegion, RegionCapacity, RegionInfo, ResolvedAgent } from '@nebo/contracts';
 import { start, wake } from '@nebo/lifecycle';
-import { Database } from '@nebo/persistence';
-import { conflict, idOrNull, notFound, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { Database, type Sql } from '@nebo/persistence';
+import { conflict, idOrNull, notFound, referenceNotFound, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Capacity } from './capacity.service.js';
 
 /** Regions and the tokens of their agents. */
@@ -36,6 +36,16 @@ export class RegionsService implements OnApplicationBootstrap {
     return this.database.query<RegionInfo>(
       'select id, name, is_default from region order by is_default desc, name',
     );
+  }
+
+  /** The region that a body names. @throws ApiError 404 naming the field */
+  async find(id: string | null, sql: Sql): Promise<RegionInfo> {
+    const [region] = await sql.query<RegionInfo>(
+      'select id, name, is_default from region where id = $1::uuid',
+      [id],
+    );
+    if (!region) throw referenceNotFound('cluster_id');
+    return region;
   }
 
   /** All regions with what they can hold and what of it is taken, the default one first. */

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { CaptureRequest, RefundRequest, ReserveRequest, VoidRequest } from '@nebo/contracts';
-import { ApiError, billingUnavailable, Peers } from '@nebo/service-kit';
+import { ApiError, billingUnavailable, notFound, Peers } from '@nebo/service-kit';
 import type { Quote } from '../catalogue/prices.js';
 
 /** Whose reservation it is: its operation id is the machine's id (interfaces.md, 5). */
@@ -14,8 +14,17 @@ export interface Ordered {
 export class VmMoney {
   constructor(private readonly peers: Peers) {}
 
-  /** @throws ApiError 402 with billing's reason, 503 `billing_unavailable` when the balance cannot be read */
-  async reserve({ id, account_id }: Ordered, { amount, prices }: Quote, description: string): Promise<void> {
+  /**
+   * @param project_id that of an order, which is checked too, as are the versions of the prices
+   * @throws ApiError 402 with billing's reason, 503 `billing_unavailable` when the balance cannot be read; 404 and 409
+   *   `project_busy` for the project, 409 `price_changed` for the prices
+   */
+  async reserve(
+    { id, account_id }: Ordered,
+    { amount, prices }: Quote,
+    description: string,
+    project_id?: string,
+  ): Promise<void> {
     const request: ReserveRequest = {
       operation_id: id,
       account_id,
@@ -24,11 +33,16 @@ export class VmMoney {
       description,
       prices,
       expires_in_seconds: 60,
+      ...(project_id === undefined ? {} : { project_id }),
     };
     try {
       await this.call('reserve', id, account_id, request);
     } catch (error) {
       if (error instanceof ApiError && error.status === 402) throw error;
+      if (error instanceof ApiError && project_id !== undefined) {
+        if (['project_busy', 'price_changed'].includes(error.code)) throw error;
+        if (error.status === 404 && error.message.startsWith('project_id')) throw notFound();
+      }
       throw billingUnavailable(error);
     }
   }

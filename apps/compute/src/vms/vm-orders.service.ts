@@ -9,9 +9,10 @@ import {
   type V1VMInterface,
 } from '@nebo/contracts';
 import { start } from '@nebo/lifecycle';
-import { Database, type Sql } from '@nebo/persistence';
+import { Database, type Ending, type Sql } from '@nebo/persistence';
 import {
   ApiError,
+  billingUnavailable,
   fieldError,
   forbidden,
   type IdempotentRequest,
@@ -32,7 +33,7 @@ import { RegionsService } from '../regions/regions.service.js';
 import { SshKeysService } from '../ssh-keys/ssh-keys.service.js';
 import { eventOf } from './vm.lifecycle.js';
 import { vmRecord } from './vm.mapper.js';
-import { VmMoney } from './vm-money.js';
+import { type Ordered, VmMoney } from './vm-money.js';
 import {
   checkInterfaces,
   defaultInterface,
@@ -112,14 +113,19 @@ export class VmOrdersService {
     const repeat = await repeatOf<V1VM>(this.database, caller.account_id, idem);
     if (repeat) return repeat;
     const order = await this.check(caller, pathId(projectId), body, source);
-    const bill = await this.billOf(order, body);
     const ordered = { id: order.id, account_id: caller.account_id };
-    await this.money.reserve(ordered, bill.held, describe(order, body));
-    try {
-      const answer = await this.database.transaction(
-        (tx) => once(tx, idem, () => this.write(tx, caller, order, body, bill, source)),
+    const bill = await this.reserve(ordered, order, body);
+    const put = (asks: boolean) =>
+      this.database.transaction(
+        (tx) =>
+          once(tx, idem, () => this.write(tx, caller, order, body, bill, { source, asks, ends: !idem })),
         caller.account_id,
       );
+    try {
+      const answer = await put(false).catch((error: unknown) => {
+        if (isLeaving(error)) return put(true);
+        throw error;
+      });
       // Somebody sent the same request meanwhile, and its machine stands.
       if (answer.repeated) await this.money.letGo(ordered).catch(() => undefined);
       return answer;
@@ -127,6 +133,21 @@ export class VmOrdersService {
       // Lost, it expires by itself in a minute.
       await this.money.letGo(ordered).catch(() => undefined);
       throw nameTaken(error, body.name);
+    }
+  }
+
+  /** Holds what the order costs at the prices in force. @throws ApiError as `VmMoney.reserve` */
+  private async reserve(ordered: Ordered, order: Order, body: V1VMCreate): Promise<Bill> {
+    for (let attempt = 1; ; attempt += 1) {
+      const bill = await this.billOf(order, body);
+      try {
+        await this.money.reserve(ordered, bill.held, describe(order, body), order.project_id);
+        return bill;
+      } catch (error) {
+        if (!(error instanceof ApiError && error.code === 'price_changed')) throw error;
+        this.prices.forget();
+        if (attempt === 3) throw billingUnavailable(error);
+      }
     }
   }
 
@@ -138,16 +159,17 @@ export class VmOrdersService {
     const machine = { ...order, backup_count: body.backup_count };
     const addresses = await this.prices.floatingIps(
       order.interfaces.filter(({ floating_ip }) => floating_ip).length,
+      true,
     );
     const hold = (amount: bigint, prices: Quote['prices']): Quote => ({
       amount: amount + addresses.amount,
       prices: [...prices, ...addresses.prices],
     });
     if (order.period === null) {
-      const hourly = await this.prices.hourly(machine, new Date());
+      const hourly = await this.prices.hourly(machine, new Date(), true);
       return { held: hold(hourly.first_hour, hourly.prices), amount: 0n, hourly };
     }
-    const { amount, prices } = await this.prices.period(machine, order.period, new Date());
+    const { amount, prices } = await this.prices.period(machine, order.period, new Date(), true);
     return { held: hold(amount, prices), amount, hourly: null };
   }
 
@@ -162,17 +184,26 @@ export class VmOrdersService {
     checkInterfaces(interfaces);
     const period = periodOf(body);
     const regionId = idOrNull(body.cluster_id);
-    const region = (await this.regions.list()).find(({ id }) => id === regionId);
-    if (!region) throw referenceNotFound('cluster_id');
-    const plan = await this.catalogue.plan(body.vm_plan_id);
-    const image = source?.image ?? (await this.catalogue.image(body.image_id, region.id));
+    const image = (tx: Sql) => source?.image ?? this.catalogue.image(body.image_id, regionId, tx);
+    // In one round trip; of several that are not there the first is told.
+    const [region, plan, found, isTaken] = await this.database.transaction(
+      (tx) =>
+        Promise.all([
+          this.regions.find(regionId, tx),
+          this.catalogue.plan(body.vm_plan_id, tx),
+          image(tx),
+          this.isNameTaken(tx, caller, project_id, body.name),
+          tx.commit(),
+        ]),
+      caller.account_id,
+    );
     for (const { vpc_id } of interfaces) if (vpc_id != null) await this.checkVpc(caller, vpc_id);
-    const size = sizeOf(body, plan, image);
+    const size = sizeOf(body, plan, found);
     const order: Order = {
       id: randomUUID(),
       project_id,
       region_id: region.id,
-      image,
+      image: found,
       plan,
       period,
       interfaces,
@@ -181,7 +212,7 @@ export class VmOrdersService {
     const keyIds = body.ssh_key_ids ?? [];
     if (keyIds.length > 0)
       await this.database.transaction((tx) => this.keys.linesOf(tx, caller, keyIds), caller.account_id);
-    await this.checkName(caller, project_id, body.name);
+    if (isTaken) throw nameIsTaken(body.name);
     return order;
   }
 
@@ -202,35 +233,46 @@ export class VmOrdersService {
     }
   }
 
-  /** Asked before the money; the unique index has the last word. @throws ApiError 409 `name_taken` */
-  private async checkName({ account_id }: KeyIdentity, project_id: string, name: string): Promise<void> {
-    const [row] = await this.database.query<{ taken: boolean }>(
+  /** Asked before the money; the unique index has the last word. */
+  private async isNameTaken(
+    tx: Sql,
+    { account_id }: KeyIdentity,
+    project_id: string,
+    name: string,
+  ): Promise<boolean> {
+    const [row] = await tx.query<{ taken: boolean }>(
       'select vm_name_taken($1::uuid, $2::uuid, $3) as taken',
       [account_id, project_id, nameKey(name)],
     );
-    if (row!.taken) throw nameIsTaken(name);
+    return row!.taken;
   }
 
+  /**
+   * All of an order in one round trip, its commit included, unless more than that is to be decided on the way. One that is
+   * paid in advance takes its place in the region with it when there is room; who has none waits for it once it is charged.
+   */
   private async write(
-    tx: Sql,
+    tx: Ending,
     caller: KeyIdentity,
     order: Order,
     body: V1VMCreate,
     bill: Bill,
-    source: DiskSource | null,
+    { source, asks, ends }: Writing,
   ) {
-    await this.holdProject(tx, caller.account_id, order.project_id);
     const { id, period } = order;
-    const lines = await this.keys.linesOf(tx, caller, body.ssh_key_ids ?? []);
+    const lines = body.ssh_key_ids?.length ? await this.keys.linesOf(tx, caller, body.ssh_key_ids) : [];
     const sealed = body.cloud_init
       ? this.runtime.masterKey.seal(body.cloud_init, userDataContext(caller.account_id, id))
       : null;
-    await tx.query(
+    const held = asks ? this.askForProject(tx, caller.account_id, order.project_id) : holdProject(tx, order);
+    if (asks) await held;
+    const machine = tx.query(
       `insert into vm (id, account_id, project_id, region_id, image_id, plan_id, name, name_key, hostname, default_user,
          vcpu, memory_mb, disk_gb, backup_count, install_guest_agent, ssh_keys, user_data, auto_renew, period_months,
-         period_days, amount, ephemeral)
+         period_days, amount, ephemeral, placed)
        values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::uuid, $7, $8, $9, $10, $11::int, $12::int, $13::int,
-         $14::int, $15::boolean, $16::text[], $17, $18::boolean, $19::int, $20::int, $21::numeric, $22::boolean)`,
+         $14::int, $15::boolean, $16::text[], $17, $18::boolean, $19::int, $20::int, $21::numeric, $22::boolean,
+         case when $22::boolean then false else vm_room($4::uuid, $11::int, $12::int, $13::int, $23::int, true) is null end)`,
       [
         id,
         caller.account_id,
@@ -254,10 +296,11 @@ export class VmOrdersService {
         period && 'days' in period ? period.days : null,
         bill.amount.toString(),
         period === null,
+        this.capacity.overcommit,
       ],
     );
-    for (const [position, { vpc_id, floating_ip }] of order.interfaces.entries())
-      await tx.query(
+    const interfaces = order.interfaces.map(({ vpc_id, floating_ip }, position) =>
+      tx.query(
         `insert into vm_interface (id, account_id, vm_id, position, wanted_vpc_id, floating_ip, fip_id)
          values ($1::uuid, $2::uuid, $3::uuid, $4::int, $5::uuid, $6::boolean, $7::uuid)`,
         [
@@ -269,17 +312,26 @@ export class VmOrdersService {
           floating_ip,
           floating_ip ? randomUUID() : null,
         ],
-      );
-    await source?.take(tx, id);
+      ),
+    );
+    const first = [held, machine, ...interfaces];
+    if (source || bill.hourly) await Promise.all(first);
+    if (source) await source.take(tx, id);
     if (bill.hourly)
       await openSpan(tx, { id, account_id: caller.account_id }, bill.hourly, describe(order, body));
-    await start(tx, 'vm', id, 'ordered');
-    const row = (await readVm(tx, id))!;
-    const event = says.vmOrdered(eventOf(row), { account: caller.account_id });
-    const details = { name: row.name, plan: order.plan.name, image: order.image.name };
-    await sayAct(tx, caller, 'vms_create_vm', { kind: 'vm', ...row }, details, event);
-    if (order.period === null) await this.placeNow(tx, order);
-    return { status: 201, body: vmRecord(row) };
+    const named = { id, project_id: order.project_id, region_id: order.region_id };
+    const event = says.vmOrdered(eventOf(named), { account: caller.account_id });
+    const details = { name: body.name, plan: order.plan.name, image: order.image.name };
+    const ending = ends && !source && period !== null;
+    const [row] = await Promise.all([
+      readVm(tx, id),
+      start(tx, 'vm', id, 'ordered'),
+      sayAct(tx, caller, 'vms_create_vm', { kind: 'vm', ...named }, details, event),
+      ...first,
+      ...(ending ? [tx.commit()] : []),
+    ]);
+    if (period === null) await this.placeNow(tx, order);
+    return { status: 201, body: vmRecord(row!) };
   }
 
   /** An ephemeral machine waits for no place. Last of all: orders in this region take turns from here on. */
@@ -290,16 +342,19 @@ export class VmOrdersService {
   }
 
   /**
-   * Keeps a project from being deleted until the transaction ends: whoever deletes it counts first, and waits here.
+   * The same as `hold_project` when machines of the project were counted lately: somebody was about to delete it then, and is so
+   * still, or has done it, or could not.
    * @throws ApiError 404 when it is gone, 409 `project_busy` when it is just being deleted
    */
-  private async holdProject(tx: Sql, account: string, id: string): Promise<void> {
+  private async askForProject(tx: Sql, account: string, id: string): Promise<void> {
     await tx.query('select pg_advisory_xact_lock_shared(hashtextextended($1, 0))::text as held', [
       `project|${id}`,
     ]);
     await this.peers.call<Owner>('identity-billing', `/internal/v1/owners/project/${id}?settled=true`, {
       account,
     });
+    // It stays. Who deletes it after this counts again first, and waits for this transaction.
+    await tx.query('delete from leaving_project where id = $1::uuid', [id]);
   }
 
   /** Machines that lie in a project, for the service that would delete it; waits for those that are just being made. */
@@ -309,6 +364,11 @@ export class VmOrdersService {
       await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 0))::text as held', [
         `project|${id}`,
       ]);
+      await tx.query(
+        `with old as (delete from leaving_project where at < now() - interval '1 hour' and id <> $1::uuid)
+         insert into leaving_project (id) values ($1::uuid) on conflict (id) do update set at = now()`,
+        [id],
+      );
       const [row] = await tx.query<{ count: number }>(
         'select count(*)::int as count from vm where project_id = $1::uuid and not unlisted',
         [id],
@@ -317,6 +377,21 @@ export class VmOrdersService {
     });
   }
 }
+
+/** How an order is written. */
+interface Writing {
+  source: DiskSource | null;
+  /** Whether identity-billing is asked for the project while it is held. */
+  asks: boolean;
+  /** Whether nothing else is written in the transaction. */
+  ends: boolean;
+}
+
+/** Refused with `NBPRJ` when its machines were counted lately. */
+const holdProject = (tx: Sql, { project_id }: Order): Promise<unknown> =>
+  tx.query('select hold_project($1::uuid)::text as held', [project_id]);
+
+const isLeaving = (error: unknown) => (error as { code?: string } | null)?.code === 'NBPRJ';
 
 /** The line in the account's ledger. */
 const describe = ({ plan, period }: Order, { hostname }: V1VMCreate) =>

@@ -213,6 +213,46 @@ describe('orders of machines', () => {
     expect((await bench.api('POST', `projects/${bench.project}/vms`, bench.order(), null)).status).toBe(401);
   });
 
+  it('a price that has changed since it was read is read again; one that never stands still is 503 with nothing made', async () => {
+    await bench.vm();
+    bench.billing.version += 1;
+    bench.billing.prices['vm.nano.month'] = 300_000_000_000n;
+    const vm = await bench.vm({ period_months: 1 });
+    await eventually('it is charged', async () => bench.billing.charged(vm.id) === 300_000_000_000n);
+    const before = await count();
+    const moving = Object.getOwnPropertyDescriptor(bench.billing, 'version')!;
+    let version = 100;
+    Object.defineProperty(bench.billing, 'version', { get: () => (version += 1), configurable: true });
+    expect(await bench.create()).toMatchObject({
+      status: 503,
+      body: { error: { code: 'billing_unavailable' } },
+    });
+    Object.defineProperty(bench.billing, 'version', { ...moving, value: 8 });
+    bench.billing.prices['vm.nano.month'] = prices['vm.nano.month']!;
+    expect(await count()).toBe(before);
+    expect(held()).toBe(0);
+  });
+
+  it('an order asks for its project again when its machines were just counted, until the project is known to stay', async () => {
+    bench.billing.project = { status: 200, body: {} };
+    const project = randomUUID();
+    const path = `projects/${project}/vms`;
+    const asked = () =>
+      bench.billing.target.calls.filter(({ path: one }) => one.includes(`owners/project/${project}`));
+    expect((await bench.api('POST', path, bench.order())).status).toBe(201);
+    expect(asked()).toHaveLength(0);
+    await bench.internal('GET', `projects/${project}/usage`);
+    // Meanwhile it is gone: what the reservation was told before does not count.
+    bench.billing.ownerOnly = { status: 404, body: { error: { code: 'not_found', message: 'not found' } } };
+    expect((await bench.api('POST', path, bench.order())).status).toBe(404);
+    await eventually('no hold is left', async () => held() === 0);
+    bench.billing.ownerOnly = null;
+    expect((await bench.api('POST', path, bench.order())).status).toBe(201);
+    expect(asked()).toHaveLength(2);
+    expect((await bench.api('POST', path, bench.order())).status).toBe(201);
+    expect(asked()).toHaveLength(2);
+  });
+
   it('a project says how many machines would be lost with it', async () => {
     const project = randomUUID();
     expect((await bench.internal('GET', `projects/${project}/usage`)).body).toEqual({ count: 0 });

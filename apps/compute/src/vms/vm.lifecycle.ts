@@ -22,6 +22,7 @@ import { readVm, type VmRow } from './vm.rows.js';
 @Injectable()
 export class VmLifecycle extends Lifecycle<VmRow> {
   override readonly kind = 'vm';
+  override readonly saysAtOnce = true;
 
   constructor(
     private readonly capacity: Capacity,
@@ -75,10 +76,13 @@ export class VmLifecycle extends Lifecycle<VmRow> {
   @State({ deadline: minutes(5), onMissed: 'refunding' })
   async ordered(vm: VmRow): Promise<Outcome> {
     if (vm.deleted_at) return this.go('removing');
-    if (vm.ephemeral) return this.go('attaching');
-    const refused = await this.money.capture(vm, vm.amount);
-    if (refused !== null) return this.fail(refused, 'refunding');
-    return vm.placed ? this.go('attaching') : this.within((tx) => this.place(tx, vm));
+    if (!vm.ephemeral) {
+      const refused = await this.money.capture(vm, vm.amount);
+      if (refused !== null) return this.fail(refused, 'refunding');
+    }
+    if (!vm.placed) return this.within((tx) => this.place(tx, vm));
+    // With its place it can be attached at once; where that takes longer it has a state and a time of its own.
+    return this.attaching(vm).catch(() => this.go('attaching'));
   }
 
   private async place(tx: Sql, vm: VmRow): Promise<Outcome> {
@@ -115,11 +119,14 @@ export class VmLifecycle extends Lifecycle<VmRow> {
     return this.rest(
       'provisioning',
       async (tx) => {
-        for (const [id, vpcId, mac, address] of claimed)
-          await tx.query(
-            'update vm_interface set vpc_id = $2::uuid, mac = $3, address = $4, fip = $5::jsonb where id = $1::uuid',
-            [id, vpcId, mac, address, JSON.stringify(floating.get(id) ?? null)],
-          );
+        await Promise.all(
+          claimed.map(([id, vpcId, mac, address]) =>
+            tx.query(
+              'update vm_interface set vpc_id = $2::uuid, mac = $3, address = $4, fip = $5::jsonb where id = $1::uuid',
+              [id, vpcId, mac, address, JSON.stringify(floating.get(id) ?? null)],
+            ),
+          ),
+        );
         return { admitted: true } satisfies Written;
       },
       'no region has begun it',
@@ -139,12 +146,12 @@ export class VmLifecycle extends Lifecycle<VmRow> {
       );
     return this.rest('living', async (tx) => {
       if (vm.restoring) await endRestore(tx, vm);
-      await say(tx, says.vmProvisioned(eventOf(vm), { account: vm.account_id }));
-      if (vm.ephemeral) return { period: {} } satisfies Written;
+      const said = say(tx, says.vmProvisioned(eventOf(vm), { account: vm.account_id }));
       // The paid time begins now: nobody pays for the time that it took to make the machine.
       const from = new Date();
-      const until = periodEnd(from, periodOf(vm));
-      await start(tx, 'vm_period', vm.id, 'paid', until);
+      const until = vm.ephemeral ? null : periodEnd(from, periodOf(vm));
+      await Promise.all([said, until && start(tx, 'vm_period', vm.id, 'paid', until)]);
+      if (until === null) return { period: {} } satisfies Written;
       return { period: { from, until } } satisfies Written;
     });
   }

@@ -73,13 +73,11 @@ export class VmsService {
     const found = new Map<string, VmRow>();
     for (const account of new Set(keys.map((key) => key.account))) {
       const ids = keys.filter((key) => key.account === account).map(({ id }) => id);
-      const rows = await this.database.transaction(
-        (tx) =>
-          tx.query<VmRow>(
-            `select ${vmColumns} from vm v
-             where v.id = any($1::uuid[]) and v.account_id = $2::uuid and not v.unlisted`,
-            [ids, account],
-          ),
+      // One has a text of its own: for a list PostgreSQL would make a new plan each time.
+      const rows = await this.database.read<VmRow>(
+        `select ${vmColumns} from vm v
+         where v.id = ${ids.length === 1 ? '$1::uuid' : 'any($1::uuid[])'} and v.account_id = $2::uuid and not v.unlisted`,
+        [ids.length === 1 ? ids[0]! : ids, account],
         account,
       );
       for (const row of rows) found.set(`${account} ${row.id}`, row);

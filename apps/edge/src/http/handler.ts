@@ -49,7 +49,7 @@ interface Exchange {
   secure: boolean;
   kind: AnswerKind;
   host: string | null;
-  path: string;
+  url: string;
   live: LiveRoute | null;
   trace: ProxyTrace;
   remote: string;
@@ -77,7 +77,7 @@ export class RequestHandler {
     connection: Connection,
     settled?: (req: IncomingMessage, res: ServerResponse) => void,
   ): void {
-    const exchange = begin(req, connection.secure);
+    const exchange = begin(req, connection.secure, this.parts.onAccess !== undefined);
     res.on('close', () => {
       settled?.(req, res);
       this.finish(req, res, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange);
@@ -103,7 +103,7 @@ export class RequestHandler {
   async upgrade(req: IncomingMessage, client: WebSocketClient, connection: Connection): Promise<void> {
     client.stream.on('error', () => undefined);
     const { secure } = connection;
-    const exchange = begin(req, secure);
+    const exchange = begin(req, secure, this.parts.onAccess !== undefined);
     const plainly = (): ServerResponse => {
       const res = client.plainly();
       res.once('close', () =>
@@ -257,7 +257,10 @@ export class RequestHandler {
     if (rules?.begin(res, requestId)) return undefined;
     const isFile = live.kind === 'static' && isThere(live.site, admitted.url.split('?', 1)[0]!);
     const rewritten = isFile ? null : (rules?.rewrite() ?? null);
-    const request = { ...admitted, url: rewritten?.url ?? admitted.url, secure: exchange.secure, requestId };
+    const { host, authority, hasBody } = admitted;
+    const url = rewritten?.url ?? admitted.url;
+    const { secure } = exchange;
+    const request: ProxyRequest & Admitted = { ok: true, host, authority, url, hasBody, secure, requestId };
     if (rewritten && rewritten.origin !== null) {
       const { origin } = rewritten;
       return this.parts.outside.answer(req, res, { ...request, origin });
@@ -288,9 +291,9 @@ export class RequestHandler {
         });
         return undefined;
       case 'replicas':
-        return isSleepy(live)
-          ? this.serveSleepy(req, res, live, request, exchange)
-          : this.parts.proxy.forward(req, res, live, request, exchange.trace);
+        if (isSleepy(live)) return this.serveSleepy(req, res, live, request, exchange);
+        this.parts.proxy.forward(req, res, live, request, exchange.trace);
+        return undefined;
     }
   }
 
@@ -349,7 +352,7 @@ export class RequestHandler {
       request_id: exchange.requestId,
       method: req.method ?? '',
       host: exchange.host,
-      path: exchange.path,
+      path: exchange.url.split('?', 1)[0]!,
       secure: exchange.secure,
       remote: exchange.remote,
       user_agent: req.headers['user-agent'] ?? null,
@@ -376,24 +379,25 @@ export class RequestHandler {
 /** For the server's `shouldUpgradeCallback`. */
 export { wantsWebSocket };
 
-function begin(req: IncomingMessage, secure: boolean): Exchange {
+/** @param isLogged whether what only the access log needs is looked up */
+function begin(req: IncomingMessage, secure: boolean, isLogged: boolean): Exchange {
   return {
     began: performance.now(),
     requestId: givenRequestId(req) ?? randomUUID(),
     secure,
     kind: 'edge',
     host: null,
-    path: '',
+    url: '',
     live: null,
     trace: { replicaId: null, retries: 0 },
-    remote: clientAddress(req),
-    bytesBefore: req.httpVersionMajor > 1 ? 0 : (req.socket.bytesWritten ?? 0),
+    remote: isLogged ? clientAddress(req) : '',
+    bytesBefore: isLogged && req.httpVersionMajor < 2 ? (req.socket.bytesWritten ?? 0) : 0,
   };
 }
 
 function note(exchange: Exchange, admitted: Admitted, live: LiveRoute | null): void {
   exchange.host = admitted.host;
-  exchange.path = admitted.url.split('?', 1)[0]!;
+  exchange.url = admitted.url;
   exchange.live = live;
   exchange.kind = live?.kind ?? 'edge';
 }

@@ -129,15 +129,10 @@ function serveHttp1(
   server.maxHeadersCount = 0;
   server.timeout = 0;
 
-  const conversations = new WeakMap<Duplex, Conversation>();
-  const conversationOf = (socket: Duplex): Conversation => {
-    let one = conversations.get(socket);
-    if (!one) {
-      one = { connection: connectionOf(socket), answers: [], isEnded: false };
-      conversations.set(socket, one);
-    }
-    return one;
-  };
+  // On the socket itself: twice a request, a map of weak keys is looked through more slowly, and by the garbage collector, too.
+  const key = Symbol('conversation');
+  const conversationOf = (socket: Duplex & { [key]?: Conversation }): Conversation =>
+    (socket[key] ??= { connection: connectionOf(socket), answers: [], isEnded: false });
   // Node parses all requests that have arrived, also those behind one whose answer says `Connection: close`. They must not
   // be carried out: after a refusal they may be what was smuggled.
   const isEnded = ({ isEnded: ended, answers }: Conversation): boolean => ended || answers.some(saysClose);
@@ -226,6 +221,8 @@ async function close(server: Server, graceMs: number): Promise<void> {
   const idle = setInterval(() => server.closeIdleConnections(), 50);
   const cut = setTimeout(() => server.closeAllConnections(), graceMs);
   await closed;
+  // Connections that were cut say so a turn later; their requests are counted and logged then.
+  await new Promise((resolve) => setTimeout(resolve, 10));
   clearInterval(idle);
   clearTimeout(cut);
 }

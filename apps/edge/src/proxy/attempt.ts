@@ -1,107 +1,115 @@
 import { type IncomingMessage, type ServerResponse } from 'node:http';
-import { type Dispatcher } from 'undici';
+import {
+  type AnswerHandler,
+  type Http1Connection,
+  Http1Error,
+  type Http1Pool,
+  type Http1Request,
+} from '@nebo/http1';
+import { cut } from '../http/cut.js';
 import { hasField, responseHeaders, responseTrailers } from '../http/headers.js';
-import { type Body } from './body.js';
+import { type Replica } from '../routes/snapshot.js';
 
 /** Up to this size head and body go out as one string: one copy and one system call. */
 const SMALL_BYTES = 8 * 1024;
 
-export interface AttemptParts {
+/** What an attempt is for. */
+export interface Attempted {
   req: IncomingMessage;
   res: ServerResponse;
-  requestId: string;
-  body: Body | null;
+  request: { requestId: string };
+}
+
+/** Who is told of an attempt. */
+export interface AttemptOwner<T extends Attempted> {
   /** The replica has begun to answer. */
-  onAnswer: () => void;
-  /** Called once: null when the exchange ended or the client left, otherwise the error; and whether it came to its end. */
-  onEnd: (error: unknown, isWhole: boolean) => void;
+  answered(replica: Replica): void;
+  /** Called once: null when the exchange ended or the client left, otherwise the error. */
+  ended(one: T, replica: Replica, error: unknown): void;
 }
 
 /**
  * One request at one replica: passes the answer on as it comes, with back-pressure. The head waits for the first bytes of the
- * body until the end of the tick in which it came, so that a short answer is one packet; a stream's head goes out alone.
+ * body as long as there is something to read, so that a short answer is one packet; a stream's head goes out alone.
  */
-export class Attempt implements Dispatcher.DispatchHandler {
-  private controller: Dispatcher.DispatchController | null = null;
+export class Attempt<T extends Attempted> implements AnswerHandler {
+  private connection: Http1Connection | null = null;
   private isLeft = false;
   private isOver = false;
-  /** The first bytes of the body, while the head has not gone out. */
-  private held: Buffer | null = null;
+  /** The first bytes of the body, Latin-1, while the head has not gone out. */
+  private held: string | null = null;
   private isHeadOut = false;
   private waitsForDrain = false;
 
-  constructor(private readonly parts: AttemptParts) {
-    parts.res.on('close', this.onClose);
+  constructor(
+    private readonly one: T,
+    private readonly replica: Replica,
+    private readonly owner: AttemptOwner<T>,
+  ) {
+    one.res.on('close', this.onClose);
   }
 
-  /** Gives the request to a connection. */
-  start(dispatcher: Dispatcher, request: Dispatcher.DispatchOptions): void {
-    if (this.parts.res.destroyed) return this.onClose();
+  /** Gives the request to a connection. @param maxIdleMs how long that may have been idle */
+  start(pool: Http1Pool<Replica>, request: Http1Request, maxIdleMs: number): void {
+    if (this.one.res.destroyed) return this.onClose();
     try {
-      dispatcher.dispatch(request, this);
+      this.connection = pool.send(this.replica, request, this, maxIdleMs);
     } catch (error) {
       this.end(error);
     }
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.controller = controller;
-    if (this.isLeft) controller.abort(new Error('the client left'));
+  onHead(status: number, reason: string, fields: string[]): void {
+    const { res, request } = this.one;
+    this.owner.answered(this.replica);
+    const out = responseHeaders(fields);
+    if (!hasField(out, 'x-request-id')) out.push('X-Request-Id', request.requestId);
+    // What it throws ends the exchange as an error of the app.
+    res.writeHead(status, reason, out as unknown as Record<string, string>);
   }
 
-  onResponseStart(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    _parsed: unknown,
-    statusText?: string,
-  ): void {
-    // Interim answers (100, 103) concern this hop only.
-    if (status < 200) return;
-    const { res, requestId, onAnswer } = this.parts;
-    onAnswer();
-    const out = responseHeaders(flatHeaders(controller.rawHeaders));
-    if (!hasField(out, 'x-request-id')) out.push('X-Request-Id', requestId);
-    try {
-      res.writeHead(status, statusText, out as unknown as Record<string, string>);
-    } catch (error) {
-      controller.abort(error as Error);
-      return;
+  onData(bytes: Buffer, start: number, end: number): void {
+    if (!this.isHeadOut) {
+      if (this.held === null && end - start <= SMALL_BYTES) {
+        this.held = bytes.toString('latin1', start, end);
+        return;
+      }
+      this.sendHeld();
     }
-    process.nextTick(flush, this);
+    this.write(Buffer.from(bytes.subarray(start, end)));
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (!this.isHeadOut && this.held === null) {
-      this.held = chunk;
-      return;
-    }
-    this.sendHeld();
-    this.write(controller, chunk);
-  }
-
-  onResponseEnd(controller: Dispatcher.DispatchController): void {
-    const { req, res } = this.parts;
-    this.addTrailers(controller);
+  onEnd(trailers: readonly string[]): void {
+    const { req, res } = this.one;
+    this.connection = null;
+    if (trailers.length > 0) this.addTrailers(trailers);
     const { held } = this;
     this.isHeadOut = true;
     this.held = null;
     if (held === null) res.end();
-    else if (held.length <= SMALL_BYTES && req.httpVersionMajor < 2)
-      res.end(held.toString('latin1'), 'latin1');
-    else res.end(held);
+    else if (req.httpVersionMajor < 2) res.end(held, 'latin1');
+    else res.end(Buffer.from(held, 'latin1'));
+    // Answered early: the rest of the body is dropped, so that the client's connection goes on.
+    if (!req.complete) req.resume();
     // Over for the client only when the last byte is out; until then a leaving client still counts as one.
-    this.end(null, true);
+    this.end(null);
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+  onError(error: Error): void {
+    this.connection = null;
+    // A body that was cut off: its client is leaving, or has broken its word about the length.
+    if (error instanceof Http1Error && error.code === 'HTTP1_BODY') {
+      this.isLeft = true;
+      cut(this.one.res);
+    }
     this.end(this.isLeft ? null : error);
   }
 
   /** What has come so far goes out. */
-  flush(): void {
-    if (this.isHeadOut || this.isOver) return;
-    if (this.held !== null && this.controller) this.sendHeld();
-    else if (this.parts.req.method !== 'HEAD') this.parts.res.flushHeaders();
+  onQuiet(): void {
+    if (this.isHeadOut) return;
+    if (this.held !== null) this.sendHeld();
+    else if (this.one.req.method !== 'HEAD') this.one.res.flushHeaders();
     this.isHeadOut = true;
   }
 
@@ -109,66 +117,42 @@ export class Attempt implements Dispatcher.DispatchHandler {
     const { held } = this;
     this.isHeadOut = true;
     this.held = null;
-    if (held !== null && this.controller) this.write(this.controller, held);
+    if (held !== null) this.write(Buffer.from(held, 'latin1'));
   }
 
-  private write(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.parts.res.write(chunk)) return;
-    controller.pause();
+  private write(chunk: Buffer): void {
+    if (this.one.res.write(chunk)) return;
+    this.connection?.pause();
     if (this.waitsForDrain) return;
     this.waitsForDrain = true;
-    this.parts.res.once('drain', this.onDrain);
+    this.one.res.once('drain', () => this.drained());
   }
 
-  private addTrailers(controller: Dispatcher.DispatchController): void {
-    const raw = controller.rawTrailers;
-    if (!Array.isArray(raw) || raw.length === 0) return;
-    const { req, res } = this.parts;
+  private addTrailers(raw: readonly string[]): void {
+    const { req, res } = this.one;
     // HTTP/1.1 has trailers only for those who ask, and then only in a body that has no length (RFC 9110 section 6.5.1).
     const wanted = req.httpVersionMajor > 1 || /\btrailers\b/i.test(String(req.headers.te ?? ''));
-    const trailers = wanted ? responseTrailers(flatHeaders(raw)) : null;
+    const trailers = wanted ? responseTrailers(raw) : null;
     if (trailers) res.addTrailers(req.httpVersionMajor > 1 ? Object.fromEntries(trailers) : trailers);
   }
 
-  private readonly onDrain = (): void => {
+  private drained(): void {
     this.waitsForDrain = false;
-    this.controller?.resume();
-  };
+    this.connection?.resume();
+  }
 
   private readonly onClose = (): void => {
-    if (this.parts.res.writableFinished) return;
+    if (this.one.res.writableFinished) return;
     this.isLeft = true;
-    this.controller?.abort(new Error('the client left'));
-    this.parts.body?.destroy();
-    // Not yet on a connection: the handler aborts as soon as it is.
-    if (!this.controller) this.end(null);
+    this.connection?.abort();
+    this.connection = null;
+    this.end(null);
   };
 
-  private end(error: unknown, isWhole = false): void {
+  private end(error: unknown): void {
     if (this.isOver) return;
     this.isOver = true;
-    const { res } = this.parts;
-    res.off('close', this.onClose);
-    if (this.waitsForDrain) res.off('drain', this.onDrain);
-    this.parts.onEnd(error, isWhole);
+    this.one.res.off('close', this.onClose);
+    this.owner.ended(this.one, this.replica, error);
   }
-}
-
-const flush = (attempt: Attempt): void => attempt.flush();
-
-/** undici's raw fields (name, value, …) as text; header bytes are Latin-1. */
-function flatHeaders(raw: Dispatcher.DispatchController['rawHeaders']): string[] {
-  if (Array.isArray(raw)) {
-    const flat = new Array<string>(raw.length);
-    for (let i = 0; i < raw.length; i += 1) {
-      const one = raw[i]!;
-      flat[i] = typeof one === 'string' ? one : one.toString('latin1');
-    }
-    return flat;
-  }
-  const flat: string[] = [];
-  for (const [name, value] of Object.entries(raw ?? {})) {
-    for (const one of Array.isArray(value) ? value : [value ?? '']) flat.push(name, one);
-  }
-  return flat;
 }

@@ -45,6 +45,3 @@ export class Balancer {
 export function addressOf(replica: Replica): string {
   return `${replica.host.includes(':') ? `[${replica.host}]` : replica.host}:${replica.port}`;
 }
-
-/** The address as an origin. */
-export const originOf = (replica: Replica): string => `http://${addressOf(replica)}`;

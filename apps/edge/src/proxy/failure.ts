@@ -11,7 +11,7 @@ export interface UpstreamFailure {
   reason: string;
 }
 
-/** Error codes of Node and undici → failure. */
+/** Error codes of Node and of the client of replicas → failure. */
 export function classify(error: unknown): UpstreamFailure {
   const code = errorCode(error);
   switch (code) {
@@ -23,7 +23,7 @@ export function classify(error: unknown): UpstreamFailure {
       return failure(502, 'app_unreachable', 'The app does not accept connections.', 'refused', {
         notSent: true,
       });
-    case 'UND_ERR_CONNECT_TIMEOUT':
+    case 'HTTP1_CONNECT_TIMEOUT':
     case 'ETIMEDOUT':
       return failure(
         504,
@@ -32,11 +32,11 @@ export function classify(error: unknown): UpstreamFailure {
         'connect_timeout',
         { notSent: true },
       );
-    case 'UND_ERR_HEADERS_TIMEOUT':
+    case 'HTTP1_ANSWER_TIMEOUT':
       return failure(504, 'app_timeout', 'The app did not answer in time.', 'timeout', {});
     case 'ECONNRESET':
     case 'EPIPE':
-    case 'UND_ERR_SOCKET':
+    case 'HTTP1_CLOSED':
       return failure(502, 'app_hung_up', 'The app closed the connection without an answer.', 'reset', {
         hungUp: true,
       });

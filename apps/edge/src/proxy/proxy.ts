@@ -1,19 +1,26 @@
 import { type IncomingMessage, type ServerResponse } from 'node:http';
-import { type Client, type Dispatcher, Pool } from 'undici';
+import { connect as connectSocket } from 'node:net';
+import { Http1Pool, Http1Reactor } from '@nebo/http1';
 import { sendError } from '../http/errors.js';
 import { cut } from '../http/cut.js';
 import { requestHeaders } from '../http/headers.js';
 import { type EdgeMetrics } from '../observe/metrics.js';
 import { type LiveRoute, type Replica } from '../routes/snapshot.js';
-import { Attempt } from './attempt.js';
-import { Balancer, originOf } from './balancer.js';
-import { type Body, detached } from './body.js';
-import { Connections } from './connections.js';
+import { Attempt, type AttemptOwner } from './attempt.js';
+import { Balancer } from './balancer.js';
 import { classify } from './failure.js';
 
 /** May be sent twice without harm (RFC 9110 section 9.2.2). */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE']);
 const SAFE = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+/** Milliseconds that a connection to a replica is kept idle; less where the app says so. */
+const IDLE_MS = 4_000;
+/**
+ * The same for what may not be repeated: an app that closes a connection in the very moment in which a request is sent leaves
+ * it open whether that was carried out, and apps close after some whole number of seconds.
+ */
+const IDLE_UNSAFE_MS = 750;
 
 export interface ProxyRequest {
   authority: string;
@@ -33,12 +40,12 @@ export interface ProxyTrace {
 /** A replica that was woken for one request, beside which there is none. */
 export interface Woken {
   replica: Replica;
-  dispatcher: Dispatcher;
+  pool: Http1Pool<Replica>;
   /**
    * The replica took no connection, and nothing of the request was read: asks for it anew.
    * @throws WakeFailed when there is none
    */
-  again: () => Promise<{ replica: Replica; dispatcher: Dispatcher }>;
+  again: () => Promise<{ replica: Replica; pool: Http1Pool<Replica> }>;
 }
 
 export interface ProxyOptions {
@@ -49,40 +56,48 @@ export interface ProxyOptions {
 }
 
 /** Forwards requests to replicas: bodies are streamed both ways with back-pressure, nothing is buffered or re-encoded. */
-export class Proxy {
+export class Proxy implements AttemptOwner<Forwarding> {
   readonly balancer = new Balancer();
-  private readonly connections: Connections;
-  private readonly connectionOptions: Client.Options;
+  private readonly reactor: Http1Reactor;
+  private readonly pool: Http1Pool<Replica>;
 
   constructor(
     private readonly options: ProxyOptions,
     private readonly metrics: EdgeMetrics,
   ) {
-    this.connectionOptions = {
-      pipelining: 1,
-      allowH2: false,
-      connect: { timeout: options.connectTimeoutMs },
-      headersTimeout: options.answerTimeoutMs,
-      bodyTimeout: 0,
-      keepAliveTimeout: 4_000,
-      maxHeaderSize: 64 * 1024,
-    };
-    this.connections = new Connections(this.connectionOptions);
+    const shortest = Math.min(options.connectTimeoutMs, options.answerTimeoutMs);
+    this.reactor = new Http1Reactor(Math.max(20, Math.min(250, shortest / 4)));
+    this.pool = this.connect();
   }
 
   /** Closes all connections to replicas, running requests included. */
-  async stop(): Promise<void> {
-    await this.connections.stop();
+  stop(): void {
+    this.pool.destroy();
+    this.reactor.stop();
   }
 
-  /** Connections to one replica alone. */
-  connect(replica: Replica): Dispatcher {
-    return new Pool(originOf(replica), { ...this.connectionOptions, connections: null });
+  /** Connections of their own. */
+  connect(): Http1Pool<Replica> {
+    return new Http1Pool<Replica>({
+      reactor: this.reactor,
+      connect: ({ host, port }, onread) =>
+        connectSocket({
+          host,
+          port,
+          onread,
+          noDelay: true,
+          keepAlive: true,
+          keepAliveInitialDelay: 60_000,
+        }),
+      connectMs: this.options.connectTimeoutMs,
+      answerMs: this.options.answerTimeoutMs,
+      idleMs: IDLE_MS,
+    });
   }
 
   /**
-   * Answers a request from a replica. Resolves when the exchange is over; rejects only when `woken.again` does, with
-   * nothing answered.
+   * Answers a request from one of a route's replicas. Nobody is told of the end but by the answer itself: a promise for each
+   * request would be one of its larger parts.
    */
   forward(
     req: IncomingMessage,
@@ -90,7 +105,34 @@ export class Proxy {
     route: Extract<LiveRoute, { kind: 'replicas' }>,
     request: ProxyRequest,
     trace: ProxyTrace,
-    woken?: Woken,
+  ): void {
+    this.attempt({
+      req,
+      res,
+      route,
+      request,
+      trace,
+      woken: undefined,
+      headers: requestHeaders(req, request),
+      tried: [],
+      pool: this.pool,
+      chosen: undefined,
+      resolve: nothing,
+      reject: nothing,
+    });
+  }
+
+  /**
+   * Answers a request from a replica that was woken for it. Resolves when the exchange is over; rejects only when
+   * `woken.again` does, with nothing answered.
+   */
+  forwardWoken(
+    req: IncomingMessage,
+    res: ServerResponse,
+    route: Extract<LiveRoute, { kind: 'replicas' }>,
+    request: ProxyRequest,
+    trace: ProxyTrace,
+    woken: Woken,
   ): Promise<void> {
     return new Promise((resolve, reject) => {
       this.attempt({
@@ -102,8 +144,8 @@ export class Proxy {
         woken,
         headers: requestHeaders(req, request),
         tried: [],
-        dispatcher: woken?.dispatcher,
-        chosen: woken?.replica,
+        pool: woken.pool,
+        chosen: woken.replica,
         resolve,
         reject,
       });
@@ -111,35 +153,30 @@ export class Proxy {
   }
 
   private attempt(one: Forwarding): void {
-    const { req, res, request } = one;
+    const { req, request } = one;
     const replica = one.chosen ?? this.balancer.choose(one.route, one.tried) ?? one.tried.at(-1)!;
     one.tried.push(replica);
     one.trace.replicaId = replica.id;
-    const body = request.hasBody ? detached(req) : null;
-    const origin = originOf(replica);
-    const own = one.dispatcher ? null : this.connections.take(origin);
-    new Attempt({
-      req,
-      res,
-      requestId: request.requestId,
-      body,
-      onAnswer: () => this.balancer.answered(replica),
-      onEnd: (error, isWhole) => {
-        if (own) this.connections.give(origin, own, isWhole);
-        if (error === null) one.resolve();
-        else this.failed(one, replica, body, error);
-      },
-    }).start((one.dispatcher ?? own)!, {
-      origin,
-      path: request.url,
-      method: req.method as Dispatcher.HttpMethod,
-      headers: one.headers,
-      body,
-    });
+    const method = req.method ?? 'GET';
+    new Attempt(one, replica, this).start(
+      one.pool,
+      { method, path: request.url, headers: one.headers, body: request.hasBody ? req : null },
+      // What is repeated does not go where it may fail for the same reason.
+      one.tried.length > 1 ? 0 : SAFE.has(method) ? IDLE_MS : IDLE_UNSAFE_MS,
+    );
+  }
+
+  answered(replica: Replica): void {
+    this.balancer.answered(replica);
+  }
+
+  ended(one: Forwarding, replica: Replica, error: unknown): void {
+    if (error === null) one.resolve();
+    else this.failed(one, replica, error);
   }
 
   /** Tries again where nothing can have been done twice, otherwise says what went wrong. */
-  private failed(one: Forwarding, replica: Replica, body: Body | null, error: unknown): void {
+  private failed(one: Forwarding, replica: Replica, error: unknown): void {
     const { req, res, route, request, trace, tried, woken } = one;
     if (res.destroyed || res.headersSent) {
       // The head has gone out: only a cut connection tells the client that the rest is missing.
@@ -154,13 +191,14 @@ export class Proxy {
     const another = route.replicas.length > tried.length;
     // A hang-up says less than a refusal (the request may have been carried out), so only reads are repeated after one.
     const again = repeatable && ((failure.notSent && another) || (failure.hungUp && SAFE.has(method)));
-    const anew = woken && failure.notSent && !(body?.begun ?? false);
+    // Nothing of a body is read before there is a connection.
+    const anew = woken && failure.notSent;
     if (tried.length < (anew ? 3 : 2) && (again || anew)) {
       trace.retries++;
       this.metrics.retried();
       if (!anew) return this.attempt(one);
-      woken.again().then(({ replica: chosen, dispatcher }) => {
-        this.attempt(Object.assign(one, { chosen, dispatcher }));
+      woken.again().then(({ replica: chosen, pool }) => {
+        this.attempt(Object.assign(one, { chosen, pool }));
       }, one.reject);
       return;
     }
@@ -176,6 +214,8 @@ export class Proxy {
   }
 }
 
+const nothing = (): void => undefined;
+
 /** A request on its way, over all its attempts. */
 interface Forwarding {
   req: IncomingMessage;
@@ -186,8 +226,8 @@ interface Forwarding {
   woken: Woken | undefined;
   headers: string[];
   tried: Replica[];
-  /** Connections of a hold; absent: the edge's own. */
-  dispatcher: Dispatcher | undefined;
+  /** The edge's own connections, or those of a hold. */
+  pool: Http1Pool<Replica>;
   chosen: Replica | undefined;
   resolve: () => void;
   reject: (error: unknown) => void;

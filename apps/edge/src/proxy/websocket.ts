@@ -102,10 +102,10 @@ function attempt(
       setHost: false,
     });
     const fail = (code: string): void => void upstream?.destroy(Object.assign(new Error(code), { code }));
-    const connecting = setTimeout(() => fail('UND_ERR_CONNECT_TIMEOUT'), options.connectTimeoutMs);
+    const connecting = setTimeout(() => fail('HTTP1_CONNECT_TIMEOUT'), options.connectTimeoutMs);
     timers.push(
       connecting,
-      setTimeout(() => fail('UND_ERR_HEADERS_TIMEOUT'), options.answerTimeoutMs),
+      setTimeout(() => fail('HTTP1_ANSWER_TIMEOUT'), options.answerTimeoutMs),
     );
     upstream.once('socket', (socket) => socket.once('connect', () => clearTimeout(connecting)));
     upstream.once('error', (error) => finish({ kind: 'failed', failure: classify(error) }));

@@ -45,7 +45,7 @@ export async function forwardToSleepy(
       return (lease = await waker.acquire(live.wake.id, departure.signal, still));
     };
     // The exchange with the replica may be over before the client has read the last byte; the use is over with the former.
-    await proxy.forward(req, res, only(live, lease.replica), request, trace, { ...lease, again });
+    await proxy.forwardWoken(req, res, only(live, lease.replica), request, trace, { ...lease, again });
     return { kind: 'done', value: undefined };
   } catch (error) {
     return failureOf(error, departure.signal);

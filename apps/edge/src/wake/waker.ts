@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type ReplicaHold, type WakeDesk, WakeRefused, type WakeRefusalCode } from '@nebo/contracts';
-import { type Dispatcher } from 'undici';
+import { type Http1Pool } from '@nebo/http1';
 import { sleep } from '../abortable.js';
 import { type WakeMetrics } from '../observe/wake-metrics.js';
 import { type Replica } from '../routes/snapshot.js';
@@ -37,7 +37,7 @@ export class WakeFailed extends Error {
 export interface Lease {
   replica: Replica;
   /** Connections of this hold alone: none outlives it and meets another app at the same address. */
-  dispatcher: Dispatcher;
+  pool: Http1Pool<Replica>;
   /** The use is over. May be called twice. */
   done(): void;
   /** The replica does not take connections: what comes next has to ask the agent again. */
@@ -55,7 +55,7 @@ interface Held {
   holder: string;
   replica: Replica;
   life: number;
-  pool: Dispatcher;
+  pool: Http1Pool<Replica>;
   active: number;
   idleMs: number;
   /** The address is not used after this, unless the hold was renewed. */
@@ -78,8 +78,8 @@ export interface WakerParts {
   desk: WakeDesk | null;
   times: WakeTimes;
   metrics: WakeMetrics;
-  /** Connections to one replica. */
-  connect: (replica: Replica) => Dispatcher;
+  /** Connections of their own. */
+  connect: () => Http1Pool<Replica>;
 }
 
 /** Holds requests until their replica is awake, and replicas awake as long as there are requests. */
@@ -135,16 +135,14 @@ export class Waker {
   }
 
   /** Sends away whoever waits. Holds are not given back: what they keep awake is used again after a restart, or lapses. */
-  async stop(): Promise<void> {
+  stop(): void {
     this.stopping.abort();
     this.unsubscribe();
-    const pools: Promise<void>[] = [];
     for (const app of this.apps.values()) {
       for (const waiter of [...app.waiters]) waiter.reject(new WakeFailed('away', 2_000));
-      if (app.held) pools.push(app.held.pool.destroy());
+      app.held?.pool.destroy();
       this.forget(app);
     }
-    await Promise.all(pools);
   }
 
   /** Asks the agent until it gives the hold or says no. One at a time for each app. */
@@ -202,7 +200,7 @@ export class Waker {
       holder,
       replica,
       life: hold.life,
-      pool: this.parts.connect(replica),
+      pool: this.parts.connect(),
       active: 0,
       idleMs: hold.idle_ms,
       validUntil: sent + hold.lease_ms,
@@ -223,14 +221,14 @@ export class Waker {
     let open = true;
     return {
       replica: held.replica,
-      dispatcher: held.pool,
+      pool: held.pool,
       done: () => {
         if (!open) return;
         open = false;
         held.active--;
         if (held.active > 0) return;
         if (app.held === held) this.giveBackLater(app, held);
-        else void held.pool.destroy();
+        else held.pool.destroy();
       },
       lost: () => {
         if (app.held !== held) return;
@@ -246,7 +244,7 @@ export class Waker {
     if (!held) return;
     app.held = null;
     for (const timer of [held.idleTimer, held.renewTimer]) if (timer) clearTimeout(timer);
-    if (held.active === 0) void held.pool.destroy();
+    if (held.active === 0) held.pool.destroy();
     this.drop(app);
   }
 

@@ -15,6 +15,8 @@ const codes = {
 } as const;
 
 const conflicts: Readonly<Record<string, string>> = {
+  project_busy: 'the project is being deleted; try again',
+  price_changed: 'a price has changed since it was read',
   operation_reused: 'this operation id was used for something else',
   already_closed: 'the span was closed with another end',
   fenced: 'another life of this router has begun: end this process',

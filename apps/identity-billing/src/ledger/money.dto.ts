@@ -64,6 +64,8 @@ export class ReserveBody implements ReserveRequest {
   description!: string;
   @ListField(() => PriceRefBody, { optional: true, maxItems: 20 })
   prices?: PriceRefBody[];
+  @IdField({ optional: true })
+  project_id?: string;
   @IntField({ min: 1, max: 86_400, optional: true })
   expires_in_seconds?: number;
 }

@@ -37,7 +37,8 @@ export class MoneyService {
    * Takes an amount out of what is available.
    * @param service the service that asks; stands in the ledger
    * @throws ApiError 402 `insufficient_balance`, `topup_required`, `key_limit_reached`, `held_in_flight` (with
-   *   Retry-After); 404 unknown account or key; 409 `operation_reused`; 503 `billing_unavailable`
+   *   Retry-After); 404 unknown account, key or project; 409 `operation_reused`, `project_busy`, `price_changed`; 503
+   *   `billing_unavailable`
    */
   async reserve(service: string, request: ReserveRequest): Promise<Reservation> {
     const values: SqlValue[] = [
@@ -51,10 +52,18 @@ export class MoneyService {
       request.prices ? JSON.stringify(request.prices) : null,
       request.expires_in_seconds ?? 60,
     ];
-    const text = `select ${columns} from money_reserve($1::uuid, $2, $3, $4, $5::uuid, $6::bigint, $7, $8::jsonb, $9::integer)`;
+    const given = '$1::uuid, $2, $3, $4, $5::uuid, $6::bigint, $7, $8::jsonb, $9::integer';
+    const { project_id } = request;
+    const reserve = () =>
+      project_id === undefined
+        ? this.one('money-reserve', `select ${columns} from money_reserve(${given})`, values)
+        : this.one('money-order', `select ${columns} from money_order(${given}, $10::uuid)`, [
+            ...values,
+            project_id,
+          ]);
     try {
       return await this.recalls.patiently(request.account_id, null, () =>
-        this.withoutExpired(request.account_id, () => this.one('money-reserve', text, values)),
+        this.withoutExpired(request.account_id, reserve),
       );
     } catch (error) {
       throw guardedError(error, BigInt(request.amount));

@@ -77,6 +77,41 @@ describe('money operations', () => {
     expect((await billing.money('refund', refund)).body.error.code).toBe('already_refunded');
   });
 
+  it('an order’s reservation stands only for its own project and for prices in force; a repeat stands whatever became of them', async () => {
+    const { account_id, project_id } = await billing.account('1000');
+    const stranger = await billing.account('1000');
+    const id = 'vm.nano.month';
+    const price = async () => (await billing.internal('GET', `prices?prefix=${id}`)).body[0];
+    const { version, unit } = await price();
+    const operation_id = randomUUID();
+    const order = (more: object = {}) =>
+      reserve(account_id, 100, { project_id, prices: [{ id, version }], operation_id, ...more });
+    for (const project of [randomUUID(), stranger.project_id])
+      expect(await order({ project_id: project })).toMatchObject({
+        status: 404,
+        body: { error: { message: 'project_id: not found' } },
+      });
+    for (const wrong of [
+      { id, version: version + 1 },
+      { id: 'vm.none.month', version: 1 },
+    ])
+      expect(await order({ prices: [wrong] })).toMatchObject({
+        status: 409,
+        body: { error: { code: 'price_changed' } },
+      });
+    expect(await billing.balance(account_id)).toMatchObject({ available: '1000.00' });
+    const first = await order();
+    expect(first).toMatchObject({ status: 200, body: { state: 'held', amount: nano(100) } });
+    await billing.internal('PUT', 'prices', { prices: [{ id, amount: nano(250), unit }] });
+    expect((await price()).version).toBe(version + 1);
+    expect((await order()).body).toEqual(first.body);
+    expect(await order({ operation_id: randomUUID() })).toMatchObject({
+      status: 409,
+      body: { error: { code: 'price_changed' } },
+    });
+    expect(await billing.balance(account_id)).toMatchObject({ available: '900.00' });
+  });
+
   it('402 insufficient_balance names what is available and what is needed, and makes nothing', async () => {
     const { account_id } = await billing.account('5.5');
     const operation_id = randomUUID();

@@ -175,6 +175,13 @@ describe('projects', () => {
     const { id } = (await create(as, { name: 'contested' })).body;
     const settled = () => billing.internal('GET', `owners/project/${id}?settled=true`);
     expect((await settled()).status).toBe(200);
+    const ordered = async () => {
+      const order = { operation_id: randomUUID(), account_id: as.account_id, kind: 'control', amount: '0' };
+      const prices = [] as object[];
+      const answer = await billing.money('reserve', { ...order, description: 'x', prices, project_id: id });
+      return answer.body.error?.code ?? answer.status;
+    };
+    expect(await ordered()).toBe(200);
     for (const [count, status] of [
       [1, 200],
       [0, 404],
@@ -183,6 +190,7 @@ describe('projects', () => {
       billing.nebo.runtime.targets.set('apps-builder', {
         call: async () => {
           // The deletion asks its keepers here, before it commits.
+          expect(await ordered()).toBe('project_busy');
           during.push(
             (await settled()).status,
             (await billing.internal('GET', `owners/project/${id}`)).status,
@@ -194,6 +202,7 @@ describe('projects', () => {
       expect((await billing.api('DELETE', `projects/${id}`, as)).status).toBe(count > 0 ? 409 : 204);
       expect(during).toEqual([409, 200]);
       expect((await settled()).status).toBe(status);
+      expect(await ordered()).toBe(status === 200 ? 200 : 'not_found');
     }
   });
 

@@ -126,19 +126,52 @@ export function checked(text: string, subnet: Subnet): string {
 }
 
 /**
- * The lowest host address behind the gateway that no port has and no guest may still have: the first gap after one that is
- * taken.
+ * Writes a port at the lowest free address of a VPC whose row this transaction holds, in one statement.
+ * @returns null when nothing was written: no address is free, or its MAC was another one's by chance
  */
+export async function insertAtLowest(tx: Sql, vpc: VpcRow, port: NewPort): Promise<PortRow | null> {
+  const subnet = subnetOf(vpc.subnet)!;
+  const [row] = await tx.query<PortRow>(
+    `with ${lowest}, made as (
+       insert into port (id, account_id, vpc_id, kind, owner, name, address, mac, request, project_id)
+       select $3::uuid, $4::uuid, $1::uuid, $5, $6, $7, lowest.address, $8::macaddr, $9::jsonb, $10::uuid from lowest
+       where lowest.address < $11::inet
+       on conflict do nothing returning *)
+     select ${portColumns} from made p join vpc v on v.id = p.vpc_id`,
+    [
+      vpc.id,
+      addressText(subnet.gateway),
+      port.id,
+      port.account_id,
+      port.kind,
+      port.owner,
+      port.name,
+      freshMac(),
+      port.request,
+      port.project_id ?? null,
+      addressText(subnet.broadcast),
+    ],
+  );
+  return row ?? null;
+}
+
+/**
+ * The lowest host address behind the gateway ($2) that no port of VPC $1 has and no guest may still have: the first gap after
+ * one that is taken.
+ */
+const lowest = `resting as (select address from resting_address where vpc_id = $1::uuid and until > now()),
+  lowest as (
+    select min(t.address) + 1 as address
+    from (select $2::inet as address union all select address from port where vpc_id = $1::uuid
+      union all select address from resting) t
+    where not exists (select 1 from port p where p.vpc_id = $1::uuid and p.address = t.address + 1)
+      and not exists (select 1 from resting r where r.address = t.address + 1))`;
+
+/** @throws ApiError 409 `subnet_full` */
 async function lowestFree(tx: Sql, vpcId: string, subnet: Subnet): Promise<string> {
-  const gateway = addressText(subnet.gateway);
   const [row] = await tx.query<{ address: string }>(
-    `with resting as (select address from resting_address where vpc_id = $1::uuid and until > now())
-     select host(min(t.address) + 1) as address
-     from (select $2::inet as address union all select address from port where vpc_id = $1::uuid
-       union all select address from resting) t
-     where not exists (select 1 from port p where p.vpc_id = $1::uuid and p.address = t.address + 1)
-       and not exists (select 1 from resting r where r.address = t.address + 1)`,
-    [vpcId, gateway],
+    `with ${lowest} select host(address) as address from lowest`,
+    [vpcId, addressText(subnet.gateway)],
   );
   const address = row!.address;
   if (addressNumber(address) >= subnet.broadcast)

@@ -7,7 +7,15 @@ import { AddressPool } from '../floating-ips/pool.js';
 import type { VpcRow } from '../vpcs/vpc.mapper.js';
 import { defaultVpc } from '../vpcs/vpc.rows.js';
 import { VpcsService } from '../vpcs/vpcs.service.js';
-import { canonicalMac, insertPort, portColumns, portInfo, type PortRow } from './port.rows.js';
+import {
+  canonicalMac,
+  insertAtLowest,
+  insertPort,
+  type NewPort,
+  portColumns,
+  portInfo,
+  type PortRow,
+} from './port.rows.js';
 
 /** Ports of VPCs, for the services that put something on them (libs/contracts/src/internal/ports.ts). */
 @Injectable()
@@ -22,7 +30,7 @@ export class PortsService {
    * Claims a port; a repeat answers what the first answered.
    * @throws ApiError see `PortClaimRequest`
    */
-  claim(request: PortClaimRequest): Promise<PortInfo> {
+  async claim(request: PortClaimRequest): Promise<PortInfo> {
     const { operation_id, account_id, kind, owner } = request;
     const address = request.address ?? null;
     const mac = request.mac == null ? null : canonicalMac(request.mac);
@@ -34,15 +42,25 @@ export class PortsService {
       address,
       mac,
     });
-    return this.database.transaction(async (tx) => {
-      await holdOperation(tx, operation_id);
-      const known = await this.known(tx, operation_id, content);
-      if (known) return known;
-      const vpc = await this.vpcOf(tx, request);
-      const project_id = request.project_id ?? null;
-      const given = { account_id, kind, owner, name: null, address, mac, project_id };
-      return portInfo(await insertPort(tx, vpc, { id: operation_id, ...given, request: content }));
-    }, account_id);
+    const project_id = request.project_id ?? null;
+    const given = { account_id, kind, owner, name: null, address, mac, project_id };
+    const port: NewPort = { id: operation_id, ...given, request: content };
+    const claimed = (inSteps: boolean) =>
+      this.database.transaction(async (tx) => {
+        // All that is asked first goes in one round trip, under the lock that is taken before it.
+        const held = holdOperation(tx, operation_id);
+        const before = this.known(tx, operation_id, content);
+        const home = request.vpc_id === null ? null : this.vpcOf(tx, request);
+        home?.catch(() => undefined);
+        const [known] = await Promise.all([before, held]);
+        if (known) return known;
+        const vpc = await (home ?? this.vpcOf(tx, request));
+        if (inSteps || address !== null || mac !== null) return portInfo(await insertPort(tx, vpc, port));
+        const [row] = await Promise.all([insertAtLowest(tx, vpc, port), tx.commit()]);
+        return row && portInfo(row);
+      }, account_id);
+    // Nothing was written: the steps say why, or find a way.
+    return (await claimed(false)) ?? (await claimed(true))!;
   }
 
   /**
@@ -86,16 +104,18 @@ export class PortsService {
   }
 
   private async known(tx: Sql, id: string, content: string): Promise<PortInfo | null> {
-    const [row] = await tx.query<PortRow & { request: unknown }>(
-      `select ${portColumns}, p.request from port p join vpc v on v.id = p.vpc_id where p.id = $1::uuid`,
-      [id],
-    );
+    const [[row], released] = await Promise.all([
+      tx.query<PortRow & { request: unknown }>(
+        `select ${portColumns}, p.request from port p join vpc v on v.id = p.vpc_id where p.id = $1::uuid`,
+        [id],
+      ),
+      tx.query('select 1 as released from released_port where id = $1::uuid', [id]),
+    ]);
     if (row) {
       if (canonical(row.request) !== content)
         throw conflict('operation_reused', 'this operation id was used with another content');
       return portInfo(row);
     }
-    const released = await tx.query('select 1 as released from released_port where id = $1::uuid', [id]);
     if (released.length > 0)
       throw conflict('already_released', 'this port was given back; a new one needs a new id');
     return null;

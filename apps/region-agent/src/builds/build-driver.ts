@@ -3,6 +3,7 @@ import { type BuildSpec } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
 import { type BuildHost, type BuildSandbox } from '../drivers/sandbox.js';
 import { type BuildDriver, type BuildIo, type BuildOutcome, type DriverName } from '../drivers/types.js';
+import { type ContainerBuilds } from '../engine/container-builds.js';
 import { type Runs } from '../system/runs.js';
 import { type Toolchain } from '../system/toolchain.js';
 import { type BuildCache } from './cache/build-cache.js';
@@ -14,6 +15,8 @@ export interface BuildDriverParts {
   runs: Runs;
   tools: Toolchain;
   cache: BuildCache;
+  /** Builds of Dockerfiles; null: there is no way to ask an engine. */
+  containers?: ContainerBuilds | null;
   log: AgentLog;
 }
 
@@ -35,6 +38,7 @@ export class HostBuildDriver implements BuildDriver {
   async start(): Promise<void> {
     await this.parts.host.cleanUp();
     await this.parts.cache.start();
+    await this.parts.containers?.start();
   }
 
   async build(id: string, spec: BuildSpec, io: BuildIo): Promise<BuildOutcome> {
@@ -53,6 +57,8 @@ export class HostBuildDriver implements BuildDriver {
       sandbox,
       tools: this.parts.tools,
       cache: this.parts.cache,
+      containers: this.parts.containers ?? null,
+      name: run.name,
       dir: run.dir,
       fault: (error) => this.fault(id, 'cache', error),
     });

@@ -9,16 +9,22 @@ import { BuildFailure, type SourceTree } from './tree.js';
 /**
  * Says how to build a source: the first stack that knows it, or the one that `framework` names. Explicit commands win over
  * what was found, one by one.
+ * @param engine whether a container engine answers; only asked where there is a Dockerfile
  * @throws BuildFailure that says what was looked for, or what this region lacks
  */
-export async function detect(tree: SourceTree, spec: BuildSpec, tools: Toolchain): Promise<BuildPlan> {
+export async function detect(
+  tree: SourceTree,
+  spec: BuildSpec,
+  tools: Toolchain,
+  engine: () => Promise<boolean> = () => Promise.resolve(false),
+): Promise<BuildPlan> {
   const appDir = spec.root_directory ? await tree.folder('root_directory', spec.root_directory) : '.';
   if ((await tree.list('.')).length === 0)
     throw new BuildFailure(
       'The source is empty: there is no file in it. Push or upload something to deploy.',
     );
   const start = spec.start_command ?? webCommand(await tree.read(posix.join(appDir, 'Procfile')));
-  const look: Look = { tree, spec, appDir, tools, start, asked: false };
+  const look: Look = { tree, spec, appDir, tools, engine, start, asked: false };
   const wanted = spec.framework?.trim().toLowerCase() ?? '';
   const named = stacks.find(({ names }) => names.includes(wanted));
   const notes = wanted !== '' && !named ? [unknownFramework(wanted)] : [];
@@ -38,6 +44,7 @@ async function firstOf(look: Look): Promise<BuildPlan | null> {
 
 /** The user's commands in place of those that were found; what an unknown command installs cannot be known to be the same. */
 function overridden(plan: BuildPlan, spec: BuildSpec): BuildPlan {
+  if (plan.container) return plan;
   const { install_command: install, build_command: build } = spec;
   return {
     ...plan,

@@ -22,8 +22,11 @@ export interface ToolCache {
 /** What later builds of the app need not make again. */
 export interface PlanCaches {
   tools: readonly ToolCache[];
-  /** Folders of the tree that the build goes on with; they are not part of the artifact. */
-  tree: readonly { name: string; path: string }[];
+  /**
+   * Folders of the tree that the build goes on with; they are not part of the artifact. `inInstalled`: it lies in what is
+   * installed, and is of use only where that is taken whole.
+   */
+  tree: readonly { name: string; path: string; inInstalled?: true }[];
   /** What `install` makes: taken whole, and the step left out, while its key is the same. Null: never sound. */
   installed: { key: string; folders(): Promise<string[]> } | null;
 }
@@ -48,6 +51,8 @@ export interface BuildPlan {
   /** For install and build; the user's own win. */
   env: Readonly<Record<string, string>>;
   caches: PlanCaches;
+  /** A container engine builds the app's folder by its Dockerfile; all commands are of no use then. */
+  container?: true;
   /**
    * Says what to pack, after the build ran.
    * @throws BuildFailure when there is nothing to serve or start
@@ -61,6 +66,8 @@ export interface Look {
   spec: BuildSpec;
   appDir: string;
   tools: Toolchain;
+  /** Whether a container engine answers that builds Dockerfiles. */
+  engine(): Promise<boolean>;
   /** The explicit start command, else the `web` line of a Procfile. */
   start: string | null;
   /** The `framework` setting names this stack: it is built so, or fails. */

@@ -6,12 +6,15 @@ import { archiveLimitsFromEnv, artifactLimits, extractArchive, packFolder } from
 import { type ArtifactFacts, type BlobRef, type BuildSpec, type EnvEntry } from '@nebo/contracts';
 import { type BuildSandbox } from '../drivers/sandbox.js';
 import { type BuildIo } from '../drivers/types.js';
+import { type ContainerBuilds } from '../engine/container-builds.js';
+import { imageFacts } from '../images/image-intake.js';
 import { LineSplitter } from '../log/lines.js';
 import { Redactor } from '../log/redact.js';
 import { type Toolchain } from '../system/toolchain.js';
 import { type BuildCache, type Kept } from './cache/build-cache.js';
 import { BuildWork } from './cache/build-work.js';
 import { detect } from './detect.js';
+import { directScript } from './node/direct-script.js';
 import { fetchCommit } from './git-source.js';
 import { askedNode, nodeWords } from './node-version.js';
 import { type BuildOutput, type BuildPlan } from './plan.js';
@@ -25,6 +28,10 @@ export interface StepParts {
   sandbox: BuildSandbox;
   tools: Toolchain;
   cache: BuildCache;
+  /** Null: there is no way to ask an engine. */
+  containers: ContainerBuilds | null;
+  /** Of the run. */
+  name: string;
   /** Folder of the run, which the build itself cannot reach. */
   dir: string;
   /** Told of what went wrong inside although the build goes on. */
@@ -79,13 +86,14 @@ export class Steps {
     const routing = await this.step('rules', () =>
       readRouting(this.tree, plan.appDir, (line) => this.say(line)),
     );
+    if (plan.container) return this.container(plan, routing);
     const work = await this.takeCache(plan);
     if (plan.install !== null)
       await this.step('install', async () => {
         if (work?.installed) this.say('nothing to do: what is installed is what the lock file asks for');
         else await this.run(plan.install!, plan.installDir);
       });
-    if (plan.build !== null) await this.step('build', () => this.run(plan.build!, plan.appDir));
+    if (plan.build !== null) await this.step('build', () => this.runBuild(plan.build!, plan.appDir));
     if (plan.after !== null) await this.run(plan.after, plan.appDir, true);
     const { made, artifact } = await this.step('package', async () => {
       await work?.clearTree();
@@ -110,17 +118,46 @@ export class Steps {
 
   private async detect(): Promise<BuildPlan> {
     const { spec, tools } = this.parts;
-    const plan = await detect(this.tree, spec, tools);
+    const engine = async () => (await this.parts.containers?.answers()) != null;
+    const plan = await detect(this.tree, spec, tools, engine);
     this.plan = plan;
     const commands = [plan.install, plan.build].filter((command) => command !== null);
     const where = plan.appDir === '.' ? '' : ` in ${plan.appDir}`;
-    this.say(`${plan.stack}${where}: ${commands.map(short).join(', then ') || 'nothing to run'}`);
+    this.say(
+      `${plan.stack}${where}: ${commands.map(short).join(', then ') || (plan.container ? 'by its Dockerfile' : 'nothing to run')}`,
+    );
     if (plan.node || spec.nodejs_version !== null) {
       const asked = await askedNode({ tree: this.tree, appDir: plan.appDir }, spec);
       this.say(nodeWords(asked, process.versions.node));
     }
     for (const note of plan.notes) this.say(note);
     return plan;
+  }
+
+  /** By a container engine: what comes out is an image, and what follows is what all images go through. */
+  private async container(
+    plan: BuildPlan,
+    routing: ArtifactFacts['routing'],
+  ): Promise<Omit<ArtifactFacts, 'duration_ms'>> {
+    const { spec, io, dir, name } = this.parts;
+    const lines = new LineSplitter(this.redactor, (line) => this.output(line));
+    const { artifact, document } = await this.parts.containers!.build({
+      ...{ name, spec, io, dir, context: await this.tree.real(plan.appDir) },
+      say: (line) => this.say(line),
+      output: (chunk) => lines.push(chunk),
+      step: (step, work) =>
+        this.step(step, async () => {
+          try {
+            return await work();
+          } finally {
+            lines.end();
+          }
+        }),
+    });
+    return {
+      ...{ artifact, artifact_kind: 'server', stack: plan.stack, image: imageFacts(document) },
+      ...{ start_command: spec.start_command, ...(routing === undefined ? {} : { routing }) },
+    };
   }
 
   /** Null: this build has nothing to keep. */
@@ -218,8 +255,20 @@ export class Steps {
     else this.say(`nebo: the log is longer than ${logCap / 2 ** 20} MB, the rest of it is not kept`);
   }
 
-  /** @param quiet not worth a line of its own */
-  private async run(command: string, cwd: string, quiet = false): Promise<void> {
+  /** A script of package.json is run itself, its words in the log as npm would say them. */
+  private async runBuild(command: string, cwd: string): Promise<void> {
+    const direct = await directScript(this.tree, cwd, command);
+    if (direct === null) return this.run(command, cwd);
+    this.say(`$ ${command}`);
+    this.say(`> ${direct.script}`);
+    await this.run(direct.command, cwd, true, command);
+  }
+
+  /**
+   * @param quiet not worth a line of its own
+   * @param shown what sentences call it
+   */
+  private async run(command: string, cwd: string, quiet = false, shown = command): Promise<void> {
     if (!quiet) this.say(`$ ${command}`);
     const { log, signal } = this.parts.io;
     const lines = new LineSplitter(this.redactor, (line) => this.output(line));
@@ -237,8 +286,8 @@ export class Steps {
       const exit = await child.exited;
       lines.end();
       signal.throwIfAborted();
-      if (exit.limit) throw new BuildFailure(`"${short(command)}" was ended because it ${exit.limit}.`);
-      if (exit.code !== 0) throw new BuildFailure(`"${short(command)}" exited with code ${exit.code}.`);
+      if (exit.limit) throw new BuildFailure(`"${short(shown)}" was ended because it ${exit.limit}.`);
+      if (exit.code !== 0) throw new BuildFailure(`"${short(shown)}" exited with code ${exit.code}.`);
     } finally {
       signal.removeEventListener('abort', stop);
     }

@@ -6,8 +6,13 @@ import { type AgentLog } from '../agent-log.js';
 import { HostBuildDriver } from '../builds/build-driver.js';
 import { BuildCache, type CacheLimits } from '../builds/cache/build-cache.js';
 import { cacheLimits } from '../builds/cache/settings.js';
+import { ContainerBuilds } from '../engine/container-builds.js';
+import { StepGroups } from '../engine/step-groups.js';
+import { ContainerEngines } from '../engine/engines.js';
+import { type EngineSettings, engineSettings } from '../engine/settings.js';
 import { ImageBuildDriver } from '../images/image-builds.js';
 import { type ImageLimits, imageLimitsFromEnv } from '../images/image-limits.js';
+import { ImageIntake } from '../images/image-intake.js';
 import { registryPorts } from '../images/registry.js';
 import { imageUnpacker } from '../images/unpack-image.js';
 import { ArtifactCache } from '../replicas/artifact-cache.js';
@@ -37,6 +42,8 @@ import { type BuildDriver, type Egress, type NetworkDriver, type ReplicaDriver }
 /** The drivers of an agent, and why these. */
 export interface AgentDrivers {
   builds: BuildDriver;
+  /** What builds Dockerfiles, if anything does. */
+  engines?: ContainerEngines;
   replicas: ReplicaDriver;
   /** In the same sandboxes as replicas. */
   jobs: RunDriver;
@@ -76,6 +83,8 @@ export interface CreateDriversOptions {
   buildLimits?: Partial<BuildLimits>;
   /** Default by `NEBO_BUILD_CACHE_APP` and `NEBO_BUILD_CACHE_MAX`. */
   buildCache?: Partial<CacheLimits>;
+  /** Default by `NEBO_CONTAINER_ENGINE` and `NEBO_CONTAINER_ENGINE_NETWORK`. */
+  engine?: EngineSettings;
   /** What images may be; default by `NEBO_IMAGE_…`. */
   imageLimits?: Partial<ImageLimits>;
   /** Unpacked artifacts kept, bytes; default 5 GiB. */
@@ -139,16 +148,27 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
     { ...cacheLimits(process.env), ...options.buildCache },
     log,
   );
-  const made = { host: builds, runs, tools, cache: kept, log };
+  const intake = new ImageIntake({
+    cache: images,
+    fault: () =>
+      choices.replicas.driver === 'local'
+        ? imagesFault(join(home, 'image-probe'))
+        : Promise.resolve('it runs apps as plain processes (driver simulated)'),
+  });
+  const registries = registryAccess();
+  const engines = new ContainerEngines(options.engine ?? engineSettings(process.env), log);
+  const containers = new ContainerBuilds({
+    ...{ engines, intake, limits, imageLimits, allow: registries.allow, log },
+    ...{ dir: join(home, 'engine-builds'), tag: runs.tag },
+    groups: new StepGroups(await ownGroups(`${runs.tag}-engine`), `nebo-${runs.tag}-engine`),
+  });
+  const made = { host: builds, runs, tools, cache: kept, containers, log };
   return {
     builds: new ImageBuildDriver(new HostBuildDriver(choices.builds.driver, made), {
-      ...registryAccess(),
-      ...{ limits: imageLimits, cache: images, runs, log, wallMs: limits.wallMs },
-      fault: () =>
-        choices.replicas.driver === 'local'
-          ? imagesFault(join(home, 'image-probe'))
-          : Promise.resolve('it runs apps as plain processes (driver simulated)'),
+      ...registries,
+      ...{ limits: imageLimits, intake, runs, log, wallMs: limits.wallMs },
     }),
+    engines,
     replicas: new HostReplicaDriver(choices.replicas.driver, parts),
     jobs: new HostRunDriver(parts),
     meter,
@@ -167,13 +187,18 @@ function registryAccess(): { client: SafeClient; allow: AllowList } {
   return { allow, client: createSafeClient({ allow, ports: registryPorts, httpsOnly: true }) };
 }
 
+/** Groups of their own: those of builds and replicas are emptied when an agent starts. */
+async function ownGroups(tag: string): Promise<Cgroups | null> {
+  const mounts = await readFile('/proc/self/mounts', 'utf8').catch(() => '');
+  const hierarchy = process.getuid?.() === 0 ? await findHierarchy(mounts) : null;
+  return hierarchy && new Cgroups(hierarchy, tag);
+}
+
 async function localMachines(
   { home, runs, log, images, machineGraceMs }: CreateDriversOptions,
   { taps }: NetworkDriver,
 ): Promise<MachineDriver> {
-  const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8'));
-  // Groups of their own: those of builds and replicas are emptied when an agent starts.
-  const cgroups = hierarchy ? new Cgroups(hierarchy, `${runs.tag}-vm`) : null;
+  const cgroups = await ownGroups(`${runs.tag}-vm`);
   return new LocalMachineDriver({
     ...{ dir: join(home, 'vms'), tag: runs.tag, images: images ?? imagesFolder(), taps, cgroups, log },
     ...(machineGraceMs === undefined ? {} : { graceMs: machineGraceMs }),

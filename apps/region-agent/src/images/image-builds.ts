@@ -1,31 +1,25 @@
-import { join } from 'node:path';
-import { type BuildSpec, type ImageFacts, type ImageSource } from '@nebo/contracts';
+import { type BuildSpec, type ImageSource } from '@nebo/contracts';
 import { type SafeClient, type AllowList } from '@nebo/safe-net';
 import { type AgentLog } from '../agent-log.js';
 import { type BuildDriver, type BuildIo, type BuildOutcome, type DriverName } from '../drivers/types.js';
-import { type ArtifactCache } from '../replicas/artifact-cache.js';
 import { type Runs } from '../system/runs.js';
-import { type ImageDocument, readDocument } from './image-document.js';
+import { readDocument } from './image-document.js';
 import { ImageFailure } from './image-failure.js';
 import { type ImageLimits } from './image-limits.js';
-import { portOf, userOf } from './image-plan.js';
-import { ImageRoot } from './image-root.js';
-import { ImagePull, megabytes, type PulledImage } from './image-pull.js';
+import { imageFacts, type ImageIntake } from './image-intake.js';
+import { ImagePull, type PulledImage } from './image-pull.js';
 import { architectureOf } from './manifest.js';
-import { documentBytes, unpackedImage } from './unpack-image.js';
+import { documentBytes } from './unpack-image.js';
 
 export interface ImageBuildParts {
   client: SafeClient;
   allow: AllowList;
   limits: ImageLimits;
-  /** Unpacked images, which replicas of this host are started from. */
-  cache: ArtifactCache;
+  intake: ImageIntake;
   runs: Runs;
   log: AgentLog;
   /** A pull with all that belongs to it, milliseconds. */
   wallMs: number;
-  /** Why no image can run on this host, as the end of a sentence; null: images run here. */
-  fault(): Promise<string | null>;
 }
 
 /** Builds of image apps: the image is pulled, checked, stored and unpacked. All other builds are another driver's. */
@@ -62,12 +56,12 @@ export class ImageBuildDriver implements BuildDriver {
     const signal = AbortSignal.any([io.signal, late]);
     const step = { name: 'pull' };
     try {
-      const fault = await this.parts.fault();
-      if (fault !== null) throw new ImageFailure(`This region cannot run images: ${fault}.`);
+      await this.parts.intake.admit();
       const image = await this.image(source, { ...io, signal }, run.dir, step);
-      this.check(image.document, spec, io);
+      this.parts.intake.check(image.document, spec, (line) => io.log.line(line));
       step.name = 'unpack';
-      await this.unpack(image, { ...io, signal });
+      io.log.line('\u001b[1m==> unpack\u001b[0m');
+      await this.parts.intake.unpack(image, { ...io, signal });
       return {
         state: 'success',
         facts: {
@@ -76,7 +70,7 @@ export class ImageBuildDriver implements BuildDriver {
           start_command: spec.start_command,
           stack: 'image',
           duration_ms: Date.now() - began,
-          image: factsOf(image.document),
+          image: imageFacts(image.document),
         },
       };
     } catch (error) {
@@ -119,34 +113,4 @@ export class ImageBuildDriver implements BuildDriver {
     const parts = { client, allow, limits, blobs: io.blobs, dir, architecture, signal: io.signal, say };
     return new ImagePull(source, parts).run();
   }
-
-  /** What would keep every replica from starting is said now. */
-  private check({ settings }: ImageDocument, spec: BuildSpec, io: BuildIo): void {
-    if (!spec.start_command && settings.entrypoint.length + settings.cmd.length === 0)
-      throw new ImageFailure(
-        'The image starts nothing by itself (no ENTRYPOINT and no CMD); set start_command.',
-      );
-    const { port, from } = portOf(settings, spec.env);
-    io.log.line(`the app is asked at port ${port} (${from}); it is in PORT`);
-  }
-
-  private async unpack({ artifact, local, document }: PulledImage, io: BuildIo): Promise<void> {
-    io.log.line('\u001b[1m==> unpack\u001b[0m');
-    const began = Date.now();
-    const folder = await this.parts.cache.hold(artifact.sha256, local, io.signal);
-    try {
-      // An unknown user would keep every replica from starting.
-      userOf(document.settings, await new ImageRoot(join(folder, unpackedImage.root)).text('/etc/passwd'));
-    } finally {
-      this.parts.cache.release(artifact.sha256);
-    }
-    const total = document.layers.reduce((sum, { bytes }) => sum + bytes, 0);
-    const seconds = ((Date.now() - began) / 1000).toFixed(1);
-    io.log.line(`${document.layers.length} layers, ${megabytes(total)} packed, unpacked in ${seconds} s`);
-  }
 }
-
-const factsOf = ({ digest, layers }: ImageDocument): ImageFacts => ({
-  digest,
-  layers: layers.map(({ sha256, bytes }) => ({ sha256, bytes })),
-});

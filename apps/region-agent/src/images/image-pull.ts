@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { open, rm, stat } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { type BlobRef, type ImageSource } from '@nebo/contracts';
@@ -9,6 +9,7 @@ import { Places } from '../system/timing.js';
 import { type ImageDocument, type ImageLayer, writeDocument } from './image-document.js';
 import { ImageFailure } from './image-failure.js';
 import { type ImageLimits } from './image-limits.js';
+import { localBlobs } from './local-blobs.js';
 import {
   chooseManifest,
   type Descriptor,
@@ -93,7 +94,13 @@ export class ImagePull {
     };
     const { bytes, blob } = writeDocument(document);
     await parts.blobs.put(blob, Readable.from([bytes]), parts.signal);
-    return { document, artifact: blob, local: this.local(blob.sha256, bytes) };
+    return {
+      document,
+      artifact: blob,
+      local: localBlobs(parts.blobs, { sha256: blob.sha256, bytes }, (sha256) =>
+        this.pulled.has(sha256) ? this.path(sha256) : undefined,
+      ),
+    };
   }
 
   /** The image for this host, of an index or alone. */
@@ -165,19 +172,6 @@ export class ImagePull {
 
   private path(sha256: string): string {
     return join(this.parts.dir, `${sha256}.layer`);
-  }
-
-  private local(document: string, bytes: Buffer): BlobAccess {
-    const { blobs } = this.parts;
-    return {
-      put: (blob, source, signal) => blobs.put(blob, source, signal),
-      get: async (sha256, signal) => {
-        if (sha256 === document) return Readable.from([bytes]);
-        const path = this.path(sha256);
-        if (this.pulled.has(sha256) && (await stat(path).catch(() => null))) return createReadStream(path);
-        return blobs.get(sha256, signal);
-      },
-    };
   }
 
   /** Removes what is left on this host. */

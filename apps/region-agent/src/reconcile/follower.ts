@@ -3,6 +3,9 @@ import { type AgentLog } from '../agent-log.js';
 import { type ServicePlane, Superseded } from '../control/control-plane.js';
 import { Backoff, ignoreAbort, sleep } from '../system/timing.js';
 
+/** So many things are compared once in `fullMs`; more of them in as much more time, so that comparing costs no more a second. */
+const mostAtOnce = 20_000;
+
 export interface FollowerParts {
   /** Name of the service, for the log. */
   service: string;
@@ -10,7 +13,7 @@ export interface FollowerParts {
   log: AgentLog;
   /** Seconds that a question for news may wait. */
   waitSeconds: number;
-  /** Milliseconds between full comparisons. */
+  /** Milliseconds between full comparisons, as long as there are not many things. */
   fullMs: number;
   /** Makes it so; `full`: what is not listed is not wanted. */
   apply(items: readonly Wanted[], full: boolean): Promise<void>;
@@ -46,7 +49,8 @@ export class Follower {
           next = page.next ?? null;
         }
         cursor = answer.cursor;
-        if (full || answer.full) fullAt = Date.now() + this.parts.fullMs;
+        if (full || answer.full)
+          fullAt = Date.now() + this.parts.fullMs * Math.max(1, answer.items.length / mostAtOnce);
         if (quiet) {
           log.info({ service }, 'the control plane is back');
           // It may have lost what it was told and what it had said.

@@ -6,8 +6,9 @@ import { Backoff, ignoreAbort, settledWithin, sleep } from '../system/timing.js'
 /** An observation before the reporter stamps it. */
 export type Observation = Omit<Observed, 'at'>;
 
-/** Reports of so many milliseconds travel together. */
+/** Reports of so many milliseconds travel together; the more went last time, the longer. */
 const gatherMs = 25;
+const longestMs = 100;
 /** What is only on the way to somewhere is said when it still is after so many milliseconds. */
 const passingMs = 300;
 
@@ -103,8 +104,9 @@ export class Reporter {
   private async pump(): Promise<void> {
     const signal = this.stopping.signal;
     const backoff = new Backoff(200, 5_000);
+    let sent = 0;
     while (!signal.aborted) {
-      await sleep(gatherMs, signal).catch(ignoreAbort);
+      await sleep(Math.min(longestMs, gatherMs * Math.max(1, sent)), signal).catch(ignoreAbort);
       if (this.unsent.size === 0) return;
       const batch = this.due();
       if (batch.length === 0) continue;
@@ -125,6 +127,7 @@ export class Reporter {
         continue;
       }
       backoff.reset();
+      sent = batch.length;
       for (const [about, entry] of batch) {
         // A newer observation may have replaced it meanwhile, and is still to be sent.
         if (this.latest.get(about) !== entry) continue;

@@ -23,18 +23,30 @@ export async function directStart(folder: string, command: string): Promise<stri
   if (at !== resolve(folder) && !at.startsWith(resolve(folder) + sep)) return command;
   const found = await readPackage(at);
   if (found === null) return command;
-  const { name, version, start } = found;
+  const enter = match[1] === undefined ? '' : `cd ${quoted(inner)} && `;
+  return `${enter}${scriptCommand({ ...found, event: 'start', script: found.start })}`;
+}
+
+/**
+ * A script with its tools and the variables that scripts know from npm, as a command for `sh -c` in its package's folder.
+ * @param parents folders above whose tools it may call too
+ */
+export function scriptCommand(
+  of: { event: string; script: string; name: string | null; version: string | null },
+  parents = 0,
+): string {
+  const { event, script, name, version } = of;
+  const tools = Array.from({ length: parents + 1 }, (_, up) => `$PWD/${'../'.repeat(up)}node_modules/.bin`);
   const words = [
-    'PATH="$PWD/node_modules/.bin:$PATH"',
+    `PATH="${tools.join(':')}:$PATH"`,
     'INIT_CWD="$PWD"',
     'npm_package_json="$PWD/package.json"',
-    'npm_lifecycle_event=start',
-    `npm_lifecycle_script=${quoted(start)}`,
+    `npm_lifecycle_event=${event}`,
+    `npm_lifecycle_script=${quoted(script)}`,
     ...(name === null ? [] : [`npm_package_name=${quoted(name)}`]),
     ...(version === null ? [] : [`npm_package_version=${quoted(version)}`]),
   ];
-  const enter = match[1] === undefined ? '' : `cd ${quoted(inner)} && `;
-  return `${enter}export ${words.join(' ')} && ${start}`;
+  return `export ${words.join(' ')} && ${script}`;
 }
 
 async function readPackage(

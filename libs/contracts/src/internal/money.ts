@@ -16,6 +16,11 @@ export interface ReserveRequest {
   description: string;
   /** Versions of the prices that the amount was made from; kept with the transfers. */
   prices?: PriceRef[];
+  /**
+   * Of an order, the project that it goes to: 404 when the account has none such, 409 `project_busy` while it is being deleted,
+   * 409 `price_changed` when one of `prices` is not in force any more.
+   */
+  project_id?: string;
   /** Database time; a reservation that was neither captured nor voided by then is void. Default 60. */
   expires_in_seconds?: number;
 }

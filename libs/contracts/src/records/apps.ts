@@ -3,7 +3,6 @@ import { BoolField, EnumField, IntField, StrField, TimeField, StringsField } fro
 /** Empty (no probe) or an absolute path without white space. */
 const readinessPath = /^(\/[^\s#]*)?$/;
 
-/** What the environment of a process can hold as a name. */
 /** What shells pass on: a variable of another name would be kept and never reach a program. */
 const envName = /^[A-Za-z_][A-Za-z0-9_]*$/;
 

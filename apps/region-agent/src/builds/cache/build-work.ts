@@ -62,8 +62,13 @@ export class BuildWork {
           this.taken.push(name);
         } else await mkdir(to, { mode: 0o755 });
       }
-      for (const { name, path } of caches.tree)
-        if (from !== null && parts[name] && (await this.intoTree(join(from, name), path)))
+      for (const { name, path, inInstalled } of caches.tree)
+        if (
+          from !== null &&
+          parts[name] &&
+          (this.installed || !inInstalled) &&
+          (await this.intoTree(join(from, name), path))
+        )
           this.taken.push(name);
     });
     if (ground.user) await own(ground.dir, ground.user);

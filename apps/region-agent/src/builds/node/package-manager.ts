@@ -156,6 +156,31 @@ export async function projectCaches(look: Look, project: Project): Promise<PlanC
   };
 }
 
+/** Folders of node_modules in which tools keep what their next run goes on with: bundlers, TypeScript, Vite, Astro. */
+const keptInModules = ['.cache', '.tmp', '.vite', '.astro'] as const;
+
+/**
+ * The caches of a project whose tools keep their own: beside what is installed also what they have put there. It is theirs to know
+ * what of it still holds.
+ */
+export async function toolCaches(look: Look, project: Project): Promise<PlanCaches> {
+  const caches = await projectCaches(look, project);
+  const { appDir } = look;
+  const places = [...new Set([project.installDir, appDir])];
+  const modules = places.flatMap((dir, index) =>
+    keptInModules.map((name) => ({
+      name: `${index === 0 ? '' : 'app-'}modules-${name.slice(1)}`,
+      path: posix.join(dir, 'node_modules', name),
+      inInstalled: true as const,
+    })),
+  );
+  const own = [
+    { name: 'parcel', path: posix.join(appDir, '.parcel-cache') },
+    { name: 'angular', path: posix.join(appDir, '.angular/cache') },
+  ];
+  return { ...caches, tree: [...caches.tree, ...(caches.installed === null ? [] : modules), ...own] };
+}
+
 async function installedKey(
   tree: SourceTree,
   spec: BuildSpec,

@@ -33,6 +33,7 @@ export interface Enclosure extends EnclosedProcess {
 }
 
 const authoritiesInside = '/run/nebo/authorities.pem';
+const hostsFile = '127.0.0.1 localhost nebo\n';
 
 /** Constant: moves itself into its groups before it becomes anything else, so that nothing can escape them. */
 export const enterGroups =
@@ -71,14 +72,14 @@ export const isolation = (): string[] => [
  * is left by setpriv inside, before anything of the user's is read. Writable folders have parents that only root can
  * change, so no bind can be led astray.
  */
-export function bwrapArgs(of: Enclosure, files: { env: string; passwd: string }): string[] {
+export function bwrapArgs(of: Enclosure, files: { env: string; passwd: string; hosts: string }): string[] {
   const args = isolation();
   if (of.network === null) args.push('--unshare-net');
   args.push(...systemFolders(), '--proc', '/proc', '--dev', '/dev');
   // bubblewrap makes missing parents 0700, so each is made by name.
   const folder = (path: string) => args.push('--perms', '0755', '--dir', path);
   for (const path of ['/etc', '/etc/ssl', '/home', '/run', '/run/nebo']) folder(path);
-  args.push('--ro-bind', files.passwd, '/etc/passwd');
+  args.push('--ro-bind', files.passwd, '/etc/passwd', '--ro-bind', files.hosts, '/etc/hosts');
   for (const path of [
     '/etc/ssl/certs',
     '/etc/ca-certificates',
@@ -110,7 +111,11 @@ export function bwrapArgs(of: Enclosure, files: { env: string; passwd: string })
 /** Starts a command in a sandbox. */
 export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
   const { run, uid } = of;
-  const files = { env: join(run.dir, 'env'), passwd: join(run.dir, 'passwd') };
+  const files = {
+    env: join(run.dir, 'env'),
+    passwd: join(run.dir, 'passwd'),
+    hosts: join(run.dir, 'hosts'),
+  };
   const variables: EnvEntry[] = [
     { name: 'PATH', value: '/usr/local/bin:/usr/bin:/bin', secret: false },
     { name: 'LANG', value: 'C.UTF-8', secret: false },
@@ -125,7 +130,9 @@ export async function startEnclosed(of: Enclosure): Promise<SandboxProcess> {
   await writeFile(files.env, envFile(variables), { mode: 0o400 });
   await chown(files.env, uid, uid);
   await writeFile(files.passwd, `root:x:0:0::/:/bin/sh\nnebo:x:${uid}:${uid}::/tmp:/bin/sh\n`);
-  await chmod(files.passwd, 0o644);
+  // Tools look their own loopback up by name (Vite does at every start), and nobody else could answer.
+  await writeFile(files.hosts, hostsFile);
+  for (const path of [files.passwd, files.hosts]) await chmod(path, 0o644);
   const user = String(uid);
   const inner = [
     'setpriv',

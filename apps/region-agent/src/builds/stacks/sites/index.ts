@@ -1,4 +1,4 @@
-import { buildCommand, projectCaches, readProject } from '../../node/package-manager.js';
+import { buildCommand, readProject, toolCaches } from '../../node/package-manager.js';
 import { type PackageJson, readPackage } from '../../node/package-json.js';
 import { chosenOutput, serverIn, siteFolder } from '../../outputs.js';
 import { at, type BuildOutput, type Look, type Stack } from '../../plan.js';
@@ -25,7 +25,7 @@ export const sites: Stack = {
       ...{ stack: tool.name, appDir, installDir: project.installDir, install: project.install },
       build: script ? await buildCommand(look, project, 'build') : tool.build,
       ...{ after: null, node: true, notes: [], env: {} },
-      caches: await projectCaches(look, project),
+      caches: await toolCaches(look, project),
       output: () => output(look, tool, pkg, project.installDir),
     };
   },

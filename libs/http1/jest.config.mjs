@@ -1,0 +1,3 @@
+import { jestProject } from '../../jest.preset.mjs';
+
+export default jestProject('http1');
