@@ -9,7 +9,7 @@ import { followDeploy } from '../harness/deploy-events.js';
 import { Nebo, until } from '../harness/nebo.js';
 import { SleepyClient } from '../harness/sleepy.js';
 
-const readySeconds = 3;
+const readySeconds = 6;
 
 /** Serves its version under every path; ready unless it is told not to be. */
 const server = (version: string) => `
