@@ -1,4 +1,4 @@
-import { InvalidImageReference, parseImageReference } from '@nebo/contracts';
+import { InvalidImageReference, parseImageReference } from '@nebo/contracts/image-reference';
 import { type AllowList, checkAddress, checkUrl, defaultLookup, SafeNetRefused } from '@nebo/safe-net';
 import { BuildFailure } from '../builds/tree.js';
 import { told } from '../images/image-failure.js';
