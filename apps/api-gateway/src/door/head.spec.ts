@@ -6,7 +6,10 @@ import { FakeInstallation } from '../../test/fake-installation.js';
 const account = randomUUID();
 const project = randomUUID();
 
-/** Sends bytes over one connection and gives what came back, until the other side closes or it is quiet. */
+/**
+ * Sends bytes over one connection and gives what came back, until the other side closes or is quiet after its first word, for
+ * which there is more time.
+ */
 function raw(
   port: number,
   text: string,
@@ -22,18 +25,18 @@ function raw(
       const statuses = [...text_.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status]) => Number(status));
       resolve({ statuses, text: text_, closed });
     };
-    const wait = () => {
+    const wait = (ms: number) => {
       clearTimeout(timer);
-      timer = setTimeout(() => done(false), quietMs);
+      timer = setTimeout(() => done(false), ms);
     };
     socket.on('error', () => undefined);
     socket.on('close', () => done(true));
     socket.on('data', (chunk) => {
       text_ += chunk.toString('latin1');
-      wait();
+      wait(quietMs);
     });
     socket.on('connect', () => socket.write(Buffer.from(text, 'latin1')));
-    wait();
+    wait(Math.max(5_000, quietMs));
   });
 }
 
@@ -47,7 +50,7 @@ describe.each([
   let reached: () => number;
 
   beforeAll(async () => {
-    nebo = await new FakeInstallation().start({ NEBO_BODY_IDLE_MS: '300' }, remote);
+    nebo = await new FakeInstallation().start({ NEBO_BODY_IDLE_MS: '1000' }, remote);
     const identity: KeyIdentity = {
       kind: 'key',
       account_id: account,
@@ -179,10 +182,11 @@ describe.each([
     socket.write(post('Content-Length: 6', ''));
     for (const part of ['{"', 'a"', ':1'.slice(0, 1)]) {
       socket.write(part);
-      await new Promise((resolve) => setTimeout(resolve, 200));
+      await new Promise((resolve) => setTimeout(resolve, 400));
     }
     socket.write('1');
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    for (let wait = 0; wait < 250 && text === ''; wait += 1)
+      await new Promise((resolve) => setTimeout(resolve, 20));
     expect(text).toContain('200 OK');
     socket.destroy();
   });

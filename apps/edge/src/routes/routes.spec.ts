@@ -83,6 +83,8 @@ describe('routes: from the control plane to what is served', () => {
 
     let release = (): void => undefined;
     plane.gate = new Promise((resolve) => (release = resolve));
+    // What is served is told of a moment later.
+    await until(() => plane.confirmed.length > 0);
     applied.length = 0;
     const next = plane.route(host, staticTarget(two));
     await until(() => plane.downloads.includes(two.sha256));
