@@ -131,7 +131,7 @@ const contract = new ContractCheck(readContract('v1'));
         number,
         ...number[],
       ];
-      expect(disk).toBe((active as { disk_size_gb: number }).disk_size_gb * 1024 ** 3);
+      expect(disk).toBe((active as { disk_size: number }).disk_size * 1024 ** 3);
       expect(root).toBeGreaterThan(0);
       const size = Number((await says('df', '-B1', '--output=size', '/')).split('\n').at(-1));
       expect(size).toBeGreaterThan(disk * 0.9);

@@ -38,7 +38,7 @@ const files = {
   // Whoever makes machines of it gives each its own.
   'etc/machine-id': 'uninitialized\n',
   'etc/cloud/cloud.cfg.d/90-nebo.cfg':
-    'datasource_list: [NoCloud, None]\n# C.UTF-8 is what there is, without a package of locales.\nlocale: false\n',
+    'datasource_list: [NoCloud, None]\n# C.UTF-8 is what there is, without a package of locales.\nlocale: "false"\n',
   'boot/grub/grub.cfg': [
     'serial --unit=0 --speed=115200',
     'terminal_output serial console',
