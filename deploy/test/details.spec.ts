@@ -76,7 +76,11 @@ withHelm('the chart in detail', () => {
     const manifests = await render({
       ...required,
       edge: { hostPorts: { enabled: true, https: 4443 }, addresses: ['203.0.113.7', '2001:db8::7'] },
-      certificates: { acmeDirectory: 'https://acme.example.org/directory', acmeEmail: 'it@example.org' },
+      certificates: {
+        acmeDirectory: 'https://acme.example.org/directory',
+        acmeEmail: 'it@example.org',
+        accountBinding: { existingSecret: 'customer' },
+      },
     });
     const container = (name: string) => containersOf(manifests).find((one) => one.name === name)!;
     expect(container('edge').ports).toEqual([
@@ -91,6 +95,11 @@ withHelm('the chart in detail', () => {
       ['NEBO_EDGE_VISITOR_PORT', '4443'],
     ])
       expect(env).toContainEqual({ name, value });
+    for (const [name, key] of [
+      ['NEBO_ACME_EAB_KID', 'eab-kid'],
+      ['NEBO_ACME_EAB_KEY', 'eab-key'],
+    ])
+      expect(env).toContainEqual({ name, valueFrom: { secretKeyRef: { name: 'customer', key } } });
     const plain = containersOf(await render(required));
     expect(plain.find(({ name }) => name === 'edge')!.ports).toEqual([
       { name: 'http', containerPort: 8080 },

@@ -122,6 +122,11 @@ const wrong: [string, object, string][] = [
     { ...required, certificates: { acmeEmail: 'it@example.org' } },
     'certificates.acmeDirectory',
   ],
+  [
+    'a customer of no authority',
+    { ...required, certificates: { accountBinding: { existingSecret: 'customer' } } },
+    'certificates.acmeDirectory',
+  ],
   ['a way to wake apps by hand', { ...required, settings: { NEBO_WAKE: 'http://agent:1' } }, 'NEBO_WAKE'],
   ['an old Kubernetes', required, 'kubeVersion'],
 ];

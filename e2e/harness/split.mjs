@@ -17,10 +17,15 @@ export function findNatsServer() {
   return folders.map((folder) => join(folder, 'nats-server')).find((path) => existsSync(path)) ?? null;
 }
 
+/** Given out before: nobody listens on them yet. */
+const given = new Set();
+
 async function freePort() {
   for (;;) {
     // Below the range of outgoing connections: one of those could be gone again before it is used.
     const port = 12_000 + Math.floor(Math.random() * 18_000);
+    if (given.has(port)) continue;
+    given.add(port);
     const server = createServer();
     const free = await new Promise((done) => {
       server.once('error', () => done(false));
@@ -53,9 +58,13 @@ class Part {
     this.child.stderr.on('data', keep);
   }
 
+  get hasEnded() {
+    return this.child.exitCode !== null || this.child.signalCode !== null;
+  }
+
   /** `kill -9`, settled when it is gone. */
   async kill() {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    if (this.hasEnded) return;
     const ended = new Promise((done) => this.child.once('exit', done));
     this.child.kill('SIGKILL');
     await ended;
@@ -76,7 +85,7 @@ class Part {
   }
 
   async stop() {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    if (this.hasEnded) return;
     const ended = new Promise((done) => this.child.once('exit', done));
     this.child.kill('SIGTERM');
     const limit = setTimeout(() => this.child.kill('SIGKILL'), 12_000);
@@ -117,6 +126,10 @@ export async function startSplit({ verbose = false, env: more = {}, only } = {})
   };
   const postgres = await startEmbeddedPostgres(home, 'split');
   const stop = async () => {
+    for (const part of parts.filter((one) => one.hasEnded))
+      console.error(
+        `${part.name} had ended with ${part.child.exitCode ?? part.child.signalCode}:\n${part.output}`,
+      );
     // Doors first, then what they lean on.
     for (const part of [...parts].reverse()) await part.stop();
     await postgres.stop();
@@ -190,7 +203,11 @@ export async function startSplit({ verbose = false, env: more = {}, only } = {})
       NEBO_API_URL: `http://127.0.0.1:${ports.api}`,
       NEBO_REGION_TOKEN: token,
     });
-    if (!only) main('edge', { NEBO_MASTER_KEY_FILE: join(home, 'master.key') });
+    if (!only) {
+      const edge = main('edge', { NEBO_MASTER_KEY_FILE: join(home, 'master.key') });
+      // It serves nothing yet, but it is there.
+      await edge.until(`http://127.0.0.1:${env.NEBO_EDGE_PORT}/`, 60_000, [400, 404, 503]);
+    }
     const account = await admin(env, ['account', 'create', '--name', 'split', '--topup', '1000000']);
     const key = await admin(env, ['key', 'create', '--account', account.account_id]);
     const inferenceKey = await admin(env, ['inference-key', 'create', '--account', account.account_id]);

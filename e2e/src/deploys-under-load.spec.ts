@@ -227,7 +227,9 @@ class SteadyApp {
       return (
         ['error', 'cancelled'].includes(String(seen['status'])) || ends.includes(String(seen['deploy_state']))
       );
-    }, 120_000);
+    }, 120_000).catch((error: unknown) => {
+      throw new Error(`${String(error)}; the build is ${JSON.stringify(seen)}`);
+    });
     return seen;
   }
 

@@ -24,7 +24,7 @@ const noEngine = ownEngineMissing();
     const image = (text: string) => pageImage(busybox!, `<h1>version ${text}</h1>`);
 
     beforeAll(async () => {
-      registry = await RegistryPart.start();
+      registry = await RegistryPart.start({ login: 'ann:open sesame' });
       engine = noEngine === null ? await OwnEngine.start() : null;
       nebo = await Nebo.start({
         NEBO_SAFE_NET_ALLOW: registry.address,
@@ -79,6 +79,18 @@ const noEngine = ownEngineMissing();
       });
       expect(created).toMatchObject({ status: 201, body: { running_docker_image: null } });
       app = created.body;
+      // Of a registry that knows its users: the sentence of the failure names what to set.
+      const shut = await deploy();
+      await until(async () => (await build(shut)).status === 'error', 60_000);
+      expect((await build(shut)).error).toMatch(/^pull: .* is private: the variables NEBO_REGISTRY_HOST, /);
+      for (const [name, value] of [
+        ['NEBO_REGISTRY_HOST', registry.address],
+        ['NEBO_REGISTRY_USERNAME', 'ann'],
+        ['NEBO_REGISTRY_PASSWORD', 'open sesame'],
+      ]) {
+        const set = await api.post(`/apps/${app.id}/env`, { name, value });
+        expect(set).toMatchObject({ status: 201, body: { is_secret: name === 'NEBO_REGISTRY_PASSWORD' } });
+      }
       const made = await live(await deploy());
       expect(made).toMatchObject({
         docker_image: `${registry.address}/ann/page:stable`,
@@ -131,9 +143,10 @@ const noEngine = ownEngineMissing();
       expect((await served()).text).toContain('version three');
       const builds = (await api.get(`/apps/${app.id}/builds`)).body.data as {
         id: string;
-        docker_image_digest: string;
+        docker_image_digest: string | null;
       }[];
-      const first = builds.at(-1)!;
+      // The very first was refused by the registry.
+      const first = builds.filter((one) => one.docker_image_digest !== null).at(-1)!;
       expect(first.docker_image_digest).not.toBe(moved.docker_image_digest);
       registry.remove('ann/page');
       const again = (await api.post(`/apps/${app.id}/builds/${first.id}/rebuild`)).body.id;

@@ -27,6 +27,8 @@ const wanted = [
   { package: 'conntrack', file: ['/usr/sbin/conntrack'], for: 'VPCs with real packets' },
   { package: 'busybox-static', file: ['/bin/busybox', '/usr/bin/busybox'], for: 'apps from images' },
   { package: 'docker.io', file: ['/usr/sbin/dockerd'], for: 'apps with a Dockerfile, by a real engine' },
+  { package: 'podman', file: ['/usr/bin/podman'], for: 'apps with a Dockerfile, by Podman' },
+  { package: 'runc', file: ['/usr/sbin/runc'], for: 'apps with a Dockerfile, by Podman' },
   { package: 'qemu-system-x86', file: ['/usr/bin/qemu-system-x86_64'], for: 'real machines' },
   { package: 'qemu-utils', file: ['/usr/bin/qemu-img'], for: 'real machines' },
 ];

@@ -29,6 +29,8 @@ import { Waker, type WakeTimes } from './wake/waker.js';
 export interface EdgeTuning extends SyncTimes, WakeTimes, Http2Limits {
   connectTimeoutMs: number;
   answerTimeoutMs: number;
+  /** So many answers of apps are given a content coding at once (half a megabyte each); 0: none. */
+  codedAnswers: number;
   headersTimeoutMs: number;
   keepAliveMs: number;
   /** Time for running answers when the edge stops. */
@@ -50,6 +52,7 @@ export const edgeDefaults: Readonly<EdgeTuning> = {
   maxBackoffMs: 5_000,
   connectTimeoutMs: 5_000,
   answerTimeoutMs: 300_000,
+  codedAnswers: 256,
   headersTimeoutMs: 15_000,
   keepAliveMs: 30_000,
   stopGraceMs: 8_000,

@@ -18,7 +18,7 @@ describe('settings', () => {
       appsDomain: 'apps.localhost',
       appsBuilderUrl: null,
       wakeDoor: null,
-      tuning: { wakeQueue: 200, wakeQueueTotal: 2_000, wakeTimeoutMs: 150_000 },
+      tuning: { wakeQueue: 200, wakeQueueTotal: 2_000, wakeTimeoutMs: 150_000, codedAnswers: 256 },
     });
   });
 
@@ -33,8 +33,13 @@ describe('settings', () => {
       address: { host: '::1', port: 4010 },
       token,
     });
-    const tuning = of({ NEBO_WAKE_QUEUE: '5', NEBO_WAKE_QUEUE_TOTAL: '6', NEBO_WAKE_TIMEOUT: '7' });
-    expect(tuning.tuning).toEqual({ wakeQueue: 5, wakeQueueTotal: 6, wakeTimeoutMs: 7_000 });
+    const tuning = of({
+      NEBO_WAKE_QUEUE: '5',
+      NEBO_WAKE_QUEUE_TOTAL: '6',
+      NEBO_WAKE_TIMEOUT: '7',
+      NEBO_EDGE_COMPRESS: '0',
+    });
+    expect(tuning.tuning).toEqual({ wakeQueue: 5, wakeQueueTotal: 6, wakeTimeoutMs: 7_000, codedAnswers: 0 });
   });
 
   it.each([

@@ -2,7 +2,7 @@ import { homedir } from 'node:os';
 import { isAbsolute, resolve } from 'node:path';
 import { parseWakeAddress, type WakeAddress } from '@nebo/contracts';
 import { isRouteHost } from './http/host.js';
-import { type WakeTimes } from './wake/waker.js';
+import { type EdgeTuning } from './edge.js';
 
 export interface EdgeSettings {
   port: number;
@@ -14,13 +14,13 @@ export interface EdgeSettings {
   appsBuilderUrl: string | null;
   /** Where the region's agent is asked to wake apps; null: it is in this process, or nobody is. */
   wakeDoor: { address: WakeAddress; token: string | null } | null;
-  tuning: Pick<WakeTimes, 'wakeQueue' | 'wakeQueueTotal' | 'wakeTimeoutMs'>;
+  tuning: Pick<EdgeTuning, 'wakeQueue' | 'wakeQueueTotal' | 'wakeTimeoutMs' | 'codedAnswers'>;
 }
 
 /**
  * Settings of the edge from the environment: `NEBO_EDGE_PORT` (8080), `NEBO_EDGE_TLS_PORT` (8443), `NEBO_HOME` (`.nebo`),
  * `NEBO_APPS_DOMAIN` (apps.localhost), `NEBO_APPS_BUILDER_URL`, `NEBO_WAKE` and `NEBO_WAKE_TOKEN` (none), `NEBO_WAKE_QUEUE`
- * (200), `NEBO_WAKE_QUEUE_TOTAL` (2000), `NEBO_WAKE_TIMEOUT` (150 s).
+ * (200), `NEBO_WAKE_QUEUE_TOTAL` (2000), `NEBO_WAKE_TIMEOUT` (150 s), `NEBO_EDGE_COMPRESS` (256 answers at once).
  * @throws Error that names the setting when its value is none
  */
 export function edgeSettings(env: Record<string, string | undefined> = process.env): EdgeSettings {
@@ -50,6 +50,7 @@ export function edgeSettings(env: Record<string, string | undefined> = process.e
       wakeQueue: countOf(env, 'NEBO_WAKE_QUEUE', 200, 100_000),
       wakeQueueTotal: countOf(env, 'NEBO_WAKE_QUEUE_TOTAL', 2_000, 1_000_000),
       wakeTimeoutMs: countOf(env, 'NEBO_WAKE_TIMEOUT', 150, 3_600) * 1_000,
+      codedAnswers: countOf(env, 'NEBO_EDGE_COMPRESS', 256, 100_000, 0),
     },
   };
 }
@@ -64,12 +65,18 @@ function wakeDoorOf(env: Record<string, string | undefined>): EdgeSettings['wake
   }
 }
 
-function countOf(env: Record<string, string | undefined>, name: string, usual: number, max: number): number {
+function countOf(
+  env: Record<string, string | undefined>,
+  name: string,
+  usual: number,
+  max: number,
+  min = 1,
+): number {
   const text = env[name];
   if (text === undefined || text === '') return usual;
   const count = /^\d{1,7}$/.test(text) ? Number(text) : NaN;
-  if (!(count >= 1 && count <= max))
-    throw new Error(`${name} must be a whole number from 1 to ${max}, not "${text}"`);
+  if (!(count >= min && count <= max))
+    throw new Error(`${name} must be a whole number from ${min} to ${max}, not "${text}"`);
   return count;
 }
 

@@ -11,6 +11,7 @@ import { CacheSweeper } from './builds/cache/sweeper.js';
 import { type ControlPlane, Superseded } from './control/control-plane.js';
 import { createDrivers, type AgentDrivers } from './drivers/create.js';
 import { type DriverChoice } from './drivers/probe.js';
+import { egressOf } from './drivers/egress-env.js';
 import { type Egress } from './drivers/types.js';
 import { InventoryTeller } from './inventory/inventory-teller.js';
 import { lookAround } from './inventory/look.js';
@@ -178,7 +179,7 @@ export class RegionAgent {
     const allow = parseAllowList(process.env['NEBO_SAFE_NET_ALLOW'] ?? '');
     const { log } = this.options;
     this.proxy = await startEgressProxy({ allow, log: (entry) => log.debug({ egress: entry }, 'egress') });
-    return this.proxy.url === null ? null : { proxyUrl: this.proxy.url };
+    return egressOf(this.proxy);
   }
 
   private supersede(): void {

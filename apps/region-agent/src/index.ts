@@ -21,6 +21,7 @@ export {
   type BuildLimits,
   type CreateDriversOptions,
 } from './drivers/create.js';
+export { egressOf } from './drivers/egress-env.js';
 export { probeDrivers, type DriverArea, type DriverChoice, type DriverChoices } from './drivers/probe.js';
 export type * from './drivers/types.js';
 export { findEngine } from './engine/engines.js';

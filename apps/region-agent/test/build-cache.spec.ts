@@ -16,6 +16,7 @@ import { BuildWork } from '../src/builds/cache/build-work.js';
 import { cacheLimits } from '../src/builds/cache/settings.js';
 import { type BuildPlan } from '../src/builds/plan.js';
 import { SourceTree } from '../src/builds/tree.js';
+import { Trash } from '../src/system/trash.js';
 import { testLog } from './agent-kit.js';
 
 const MB = 1024 * 1024;
@@ -31,6 +32,7 @@ async function open(limits: { appBytes?: number; totalBytes?: number }): Promise
   const made = new BuildCache(
     join(home, 'build-cache'),
     { appBytes: 100 * MB, totalBytes: 1_000 * MB, ...limits },
+    new Trash(join(home, 'trash'), testLog),
     testLog,
   );
   await made.start();

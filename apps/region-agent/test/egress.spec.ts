@@ -2,6 +2,7 @@ import { createServer } from 'node:http';
 import { type AddressInfo } from 'node:net';
 import { type EgressProxy, parseAllowList, startEgressProxy } from '@nebo/safe-net';
 import { type ReplicaFacts } from '@nebo/contracts';
+import { egressOf } from '../src/index.js';
 import { localMissing, stage, type Stage } from './agent-kit.js';
 import { buildOf, replicaOf } from './sources.js';
 
@@ -24,7 +25,7 @@ for (const driver of ['simulated', 'local'] as const) {
         proxy = await startEgressProxy({
           allow: parseAllowList([`127.0.0.1:${port}`, ...network].join(',')),
         });
-        on = await stage(driver, {}, { proxyUrl: proxy.url! });
+        on = await stage(driver, {}, egressOf(proxy));
       }, 30_000);
       afterAll(async () => {
         await on.end();

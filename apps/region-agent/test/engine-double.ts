@@ -12,6 +12,8 @@ export class EngineDouble {
   readonly calls: string[] = [];
   readonly containers = new Map<string, { created: number; extraHosts: string[] }>();
   readonly images = new Map<string, { tags: string[]; created: number }>();
+  /** What `/info` says; null: it is asked in vain. */
+  info: Record<string, unknown> | null = null;
   /** What a build does. */
   onBuild: Handler = (_request, response) => response.end();
   onExport: Handler = (_request, response) => response.end();
@@ -57,6 +59,7 @@ export class EngineDouble {
     };
     if (pathname === '/_ping') return void response.end('OK');
     if (pathname === '/version') return say(200, { Version: '1.2.3', Os: 'linux', Components: [] });
+    if (pathname === '/info' && this.info) return say(200, this.info);
     if (pathname === '/build') return void this.onBuild(request, response, searchParams);
     if (/^\/images\/.*\/get$/.test(pathname)) return void this.onExport(request, response, searchParams);
     if (pathname === '/containers/json')

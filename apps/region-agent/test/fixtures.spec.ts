@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { extractArchive } from '@nebo/archive';
 import { type ArtifactFacts, type ReplicaFacts } from '@nebo/contracts';
 import { type EgressProxy, parseAllowList, startEgressProxy } from '@nebo/safe-net';
+import { egressOf } from '../src/index.js';
 import { findToolchain } from '../src/system/toolchain.js';
 import { eventually, localMissing, stage, type Stage } from './agent-kit.js';
 import { type Fixture } from './fixtures/fixture.js';
@@ -44,7 +45,7 @@ describe(`fixtures, ${driver} driver`, () => {
   beforeAll(async () => {
     work = await mkdtemp(join(tmpdir(), 'nebo-fixtures-'));
     proxy = await startEgressProxy({ allow: parseAllowList(registry.allow) });
-    on = await stage(driver, {}, { proxyUrl: proxy.url! });
+    on = await stage(driver, {}, egressOf(proxy));
   }, 30_000);
   afterAll(async () => {
     await on?.end();

@@ -3,6 +3,7 @@ import { checkArchive } from '@nebo/archive';
 import { type BlobRef, type GitSource } from '@nebo/contracts';
 import { type EgressProxy, parseAllowList, startEgressProxy } from '@nebo/safe-net';
 import { GitHostPart } from '@nebo/test-kit';
+import { egressOf } from '../src/index.js';
 import { localMissing, stage, type Stage } from './agent-kit.js';
 import { buildOf } from './sources.js';
 
@@ -40,7 +41,7 @@ for (const driver of ['simulated', 'local'] as const) {
       process.env['NEBO_SAFE_NET_ALLOW'] = host.address;
       const { port } = new URL(host.url);
       proxy = await startEgressProxy({ allow: parseAllowList(`${host.address},localhost:${port}`) });
-      on = await stage(driver, { wallMs: 60_000 }, { proxyUrl: proxy.url! });
+      on = await stage(driver, { wallMs: 60_000 }, egressOf(proxy));
       await host.createRepository('ann/site');
       first = await host.push('ann/site', {
         files: { 'index.html': '<h1>one</h1>', 'apps/web/index.html': 'web', "it's here": 'x' },

@@ -1,13 +1,7 @@
-import { createHash } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
-import { buffer } from 'node:stream/consumers';
-import { type ImageSource, parseImageReference } from '@nebo/contracts';
-import { createSafeClient, parseAllowList } from '@nebo/safe-net';
 import {
   hostArchitecture,
   RegistryPart,
@@ -16,25 +10,20 @@ import {
   testLayer,
   type TestImageOptions,
 } from '@nebo/test-kit';
-import { type BlobAccess } from '../src/drivers/types.js';
-import { defaultImageLimits, type ImageLimits } from '../src/images/image-limits.js';
-import { ImageFailure } from '../src/images/image-failure.js';
-import { ImagePull } from '../src/images/image-pull.js';
 import { readDocument } from '../src/images/image-document.js';
-import { registryPorts } from '../src/images/registry.js';
+import { defaultImageLimits } from '../src/images/image-limits.js';
 import { imageUnpacker } from '../src/images/unpack-image.js';
+import { imageOf, layerOf, PullBench } from './pull-bench.js';
 
 const other = hostArchitecture === 'amd64' ? 'arm64' : 'amd64';
-const layerOf = (text: string) => testLayer([{ path: 'page', bytes: text }]);
-const imageOf = (text: string, more: Partial<TestImageOptions> = {}) =>
-  testImage({ layers: [layerOf(text)], config: { Cmd: ['/page'] }, ...more });
 
 describe('pulling images', () => {
   let registry: RegistryPart;
   let open: RegistryPart;
-  let dir: string;
-  let stored: Map<string, Buffer>;
-  let lines: string[];
+  const bench = new PullBench(() => [registry.address, open.address]);
+  const { blobs, stored, lines } = bench;
+  const pull = bench.pull.bind(bench);
+  const refused = bench.refused.bind(bench);
 
   beforeAll(async () => {
     registry = await RegistryPart.start();
@@ -45,8 +34,7 @@ describe('pulling images', () => {
     await open.stop();
   });
   beforeEach(async () => {
-    dir = await mkdtemp(join(tmpdir(), 'nebo-pull-'));
-    [stored, lines] = [new Map(), []];
+    await bench.begin();
     registry.asked.length = 0;
     Object.assign(registry.faults, {
       slowMs: 0,
@@ -58,47 +46,7 @@ describe('pulling images', () => {
     });
     for (const set of ['truncate', 'corrupt', 'lengthen'] as const) registry.faults[set].clear();
   });
-  afterEach(() => rm(dir, { recursive: true, force: true }));
-
-  const blobs: BlobAccess = {
-    get: (sha256) => Promise.resolve(Readable.from([stored.get(sha256)!])),
-    put: async (blob, source) => {
-      const bytes = await buffer(source);
-      expect(createHash('sha256').update(bytes).digest('hex')).toBe(blob.sha256);
-      expect(bytes.length).toBe(blob.bytes);
-      stored.set(blob.sha256, bytes);
-    },
-  };
-  interface How extends Partial<ImageSource> {
-    limits?: Partial<ImageLimits>;
-    allow?: string;
-    signal?: AbortSignal;
-  }
-  const pull = (reference: string, { limits, allow, signal, ...source }: How = {}) => {
-    const list = parseAllowList(allow ?? `${registry.address},${open.address}`);
-    return new ImagePull(
-      {
-        ...{ reference, name: parseImageReference(reference) },
-        ...{ digest: null, stored: null, known_layers: [] },
-        ...source,
-      },
-      {
-        ...{ blobs, dir, allow: list, architecture: hostArchitecture, pauseMs: 5 },
-        client: createSafeClient({ allow: list, ports: registryPorts, httpsOnly: true }),
-        limits: { ...defaultImageLimits, ...limits },
-        signal: signal ?? new AbortController().signal,
-        say: (line) => lines.push(line),
-      },
-    ).run();
-  };
-  const refused = async (work: Promise<unknown>, why: RegExp) => {
-    await expect(work).rejects.toThrow(ImageFailure);
-    await expect(work).rejects.toThrow(why);
-    // What was refused is nowhere named by a document.
-    expect([...stored.values()].some((bytes) => bytes.toString('latin1', 0, 12) === '{"version":1')).toBe(
-      false,
-    );
-  };
+  afterEach(() => bench.end());
 
   it.each(['oci', 'docker'] as const)(
     'an %s image: settings, layers and digest, with a token',
@@ -290,7 +238,10 @@ describe('pulling images', () => {
       registry.faults.realm = 'nothing';
       await refused(pull(reference), /names no place that gives tokens/);
       registry.faults.basic = true;
-      await refused(pull(reference), /wants a user name and password, and only public images can be used/);
+      await refused(
+        pull(reference),
+        /wants a user name and password\. .*private: the variables NEBO_REGISTRY_HOST/,
+      );
     });
 
     it('a registry at a private address that the operator does not name', async () => {
@@ -392,7 +343,7 @@ describe('pulling images', () => {
         testLayer([{ path: 'a', bytes: 'two' }, { path: '.wh.b' }], 'none'),
       ];
       const { artifact } = await pull(registry.push('ann/layers', 'v1', testImage({ layers })));
-      const into = join(dir, 'image');
+      const into = join(bench.dir, 'image');
       expect(await unpack(artifact.sha256, into, blobs, signal)).toMatchObject({ sha256: artifact.sha256 });
       expect(await readFile(join(into, 'root/a'), 'utf8')).toBe('two');
       await expect(readFile(join(into, 'root/b'))).rejects.toThrow('ENOENT');
@@ -403,12 +354,12 @@ describe('pulling images', () => {
         spoil: (settings) => (settings['rootfs'] = { diff_ids: [`sha256:${'0'.repeat(64)}`] }),
       });
       const { artifact } = await pull(registry.push('ann/lying', 'v1', lying));
-      await expect(unpack(artifact.sha256, join(dir, 'lying'), blobs, signal)).rejects.toThrow(
+      await expect(unpack(artifact.sha256, join(bench.dir, 'lying'), blobs, signal)).rejects.toThrow(
         /^Layer 1 of 1 \([0-9a-f]{12}\) holds something else than the image settings say/,
       );
       const evil = testImage({ layers: [testLayer([{ path: '../x', bytes: 'x' }])] });
       const pulled = await pull(registry.push('ann/evil', 'v1', evil));
-      await expect(unpack(pulled.artifact.sha256, join(dir, 'evil'), blobs, signal)).rejects.toThrow(
+      await expect(unpack(pulled.artifact.sha256, join(bench.dir, 'evil'), blobs, signal)).rejects.toThrow(
         /^Layer 1 of 1 .* cannot be unpacked: "\.\.\/x" has a "\.\."/,
       );
     });

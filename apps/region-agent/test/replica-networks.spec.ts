@@ -90,9 +90,15 @@ onHost(`replicas in private networks${missing ? ` (SKIPPED: ${missing})` : ''}`,
   const machine = async (vpc: string, port: Port) => {
     // What the agent has made since is known to whoever looks anew.
     await beside.start();
-    const name = await hosts.join(beside, vpc, port);
-    await hosts.listen(name);
-    return name;
+    try {
+      const name = await hosts.join(beside, vpc, port);
+      await hosts.listen(name);
+      return name;
+    } catch (error) {
+      // A network that is just being made again may have no bridge yet: what was made until then would be in the next one's way.
+      await beside.drop(vpc, port.id);
+      throw error;
+    }
   };
   const gone = async (...ids: string[]) => {
     for (const id of ids) plane.want(id, 2, wanted.get(id)!, true);

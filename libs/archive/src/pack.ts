@@ -94,7 +94,7 @@ async function* gzipped(
     return chunk;
   };
   const counted = async function* (): AsyncGenerator<Buffer> {
-    for await (const chunk of tarBytes(dir, entries)) {
+    for await (const chunk of inBlocks(tarBytes(dir, entries))) {
       total.crc = crc32(chunk, total.crc);
       total.plain += chunk.length;
       yield chunk;
@@ -120,28 +120,84 @@ async function* gzipped(
   }
 }
 
+/** Files up to this size are read whole, several ahead: their time is that of opening and closing them. */
+const smallBytes = 64 * 1024;
+const readAhead = 16;
+
 async function* tarBytes(dir: string, entries: readonly PlannedEntry[]): AsyncGenerator<Buffer> {
-  for (const entry of entries) {
+  const pending = new Map<PlannedEntry, Promise<Buffer>>();
+  let started = 0;
+  for (const [at, entry] of entries.entries()) {
+    for (; started < Math.min(entries.length, at + readAhead); started += 1) {
+      const next = entries[started]!;
+      if (next.type !== 'file' || next.size > smallBytes) continue;
+      const bytes = smallFile(join(dir, next.path), next);
+      // Heard of when it is its turn.
+      bytes.catch(() => undefined);
+      pending.set(next, bytes);
+    }
     yield tarHeader(entry);
     if (entry.type !== 'file') continue;
-    yield* fileBytes(join(dir, entry.path), entry);
+    const small = pending.get(entry);
+    pending.delete(entry);
+    if (small) yield await small;
+    else yield* fileBytes(join(dir, entry.path), entry);
     if (entry.size % 512 !== 0) yield padding(entry.size);
   }
   yield Buffer.alloc(1024);
 }
 
+/** Blocks of a size at which a compressor's own work is most of what a block costs. */
+async function* inBlocks(source: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
+  const size = 256 * 1024;
+  let block = Buffer.allocUnsafe(size);
+  let filled = 0;
+  for await (const chunk of source) {
+    for (let from = 0; from < chunk.length;) {
+      const taken = chunk.copy(block, filled, from);
+      filled += taken;
+      from += taken;
+      if (filled < size) continue;
+      yield block;
+      block = Buffer.allocUnsafe(size);
+      filled = 0;
+    }
+  }
+  if (filled > 0) yield block.subarray(0, filled);
+}
+
+const changed = ({ path }: PlannedEntry) => new Error(`${path} changed while it was packed. Try again.`);
+/** Not followed: the plan saw a file here, so a link is a change. */
+const openFlags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
+/** As `fileBytes`, at once. One byte more is asked for than there should be: it tells of a file that has grown. */
+async function smallFile(path: string, entry: PlannedEntry): Promise<Buffer> {
+  const file = await open(path, openFlags);
+  try {
+    const buffer = Buffer.allocUnsafe(entry.size + 1);
+    let filled = 0;
+    while (filled < entry.size) {
+      const { bytesRead } = await file.read(buffer, filled);
+      if (bytesRead === 0) break;
+      filled += bytesRead;
+    }
+    if (filled !== entry.size) throw changed(entry);
+    return buffer.subarray(0, filled);
+  } finally {
+    await file.close();
+  }
+}
+
 /** Exactly as many bytes as the header says; a file that is no longer what was planned fails the archive. */
 async function* fileBytes(path: string, entry: PlannedEntry): AsyncGenerator<Buffer> {
-  const changed = () => new Error(`${entry.path} changed while it was packed. Try again.`);
-  // Not followed: the plan saw a file here, so a link is a change.
-  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  const file = await open(path, openFlags);
   try {
     const info = await file.stat();
-    if (!info.isFile() || info.size !== entry.size) throw changed();
+    if (!info.isFile() || info.size !== entry.size) throw changed(entry);
     let left = entry.size;
     while (left > 0) {
-      const { bytesRead, buffer } = await file.read(Buffer.alloc(Math.min(left, 64 * 1024)));
-      if (bytesRead === 0) throw changed();
+      const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(Math.min(left, 256 * 1024)));
+      if (bytesRead === 0) throw changed(entry);
       left -= bytesRead;
       yield buffer.subarray(0, bytesRead);
     }

@@ -1,4 +1,4 @@
-export * from './agent.js';
+export * from './agent/index.js';
 export * from './events/apps.js';
 export * from './events/compute.js';
 export * from './events/dns.js';

@@ -94,10 +94,19 @@ export async function look(sql: Sql, kind: string, id: string): Promise<Lifecycl
   return row ?? null;
 }
 
-/** How many things of each kind are in which state, for metrics; ended ones are left out. */
-export async function countStates(sql: Sql): Promise<{ kind: string; state: string; count: number }[]> {
+/** A step that has failed so often in a row, over about a quarter of a minute, will not get better by itself. */
+const failingAfter = 5;
+
+/**
+ * How many things of each kind are in which state, and of how many the step goes on failing, for metrics; ended ones are left
+ * out.
+ */
+export async function countStates(
+  sql: Sql,
+): Promise<{ kind: string; state: string; count: number; failing: number }[]> {
   return sql.query(
-    'select kind, state, count(*)::int as count from lifecycle where ended_at is null group by 1, 2',
+    `select kind, state, count(*)::int as count, (count(*) filter (where attempt >= ${failingAfter}))::int as failing
+     from lifecycle where ended_at is null group by 1, 2`,
   );
 }
 

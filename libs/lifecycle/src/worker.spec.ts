@@ -69,7 +69,7 @@ describe('lifecycle worker', () => {
     const [id] = await makeThings(schema.db, 1, 'provisioning');
     await untilRows(schema.db, [id!], 'active', (row) => row.state === 'active' && row.attempt === 0);
     expect(await shown(id!)).toBe('active');
-    expect(await countStates(schema.db)).toEqual([{ kind: 'thing', state: 'active', count: 1 }]);
+    expect(await countStates(schema.db)).toEqual([{ kind: 'thing', state: 'active', count: 1, failing: 0 }]);
     await schema.db.transaction(async (tx) => {
       await tx.query("update thing set wanted = 'gone' where id = $1::uuid", [id!]);
       expect(await wake(tx, 'thing', id!)).toBe(true);
@@ -134,6 +134,24 @@ describe('lifecycle worker', () => {
       expect(waits[index]).toBeGreaterThanOrEqual(full / 2);
       expect(waits[index]).toBeLessThanOrEqual(full);
     }
+  });
+
+  it('what fails again and again is counted apart', async () => {
+    let mended = false;
+    class Stuck extends ThingLifecycle {
+      @State()
+      refused() {
+        if (!mended) throw new Error('never');
+        return this.wait();
+      }
+    }
+    await work(new Stuck(), { backoff: { baseMs: 1, maxMs: 20 } });
+    const [id] = await makeThings(schema.db, 1, 'refused');
+    await untilRows(schema.db, [id!], 'many failures', (row) => row.attempt >= 5);
+    expect(await countStates(schema.db)).toEqual([{ kind: 'thing', state: 'refused', count: 1, failing: 1 }]);
+    mended = true;
+    await untilRows(schema.db, [id!], 'rest', (row) => row.attempt === 0);
+    expect(await countStates(schema.db)).toEqual([{ kind: 'thing', state: 'refused', count: 1, failing: 0 }]);
   });
 
   it('an effect that fails is undone with the state change and tried again', async () => {

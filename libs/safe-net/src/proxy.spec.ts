@@ -1,6 +1,6 @@
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { request, type IncomingMessage } from 'node:http';
-import { connect, createServer, type Socket } from 'node:net';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as tlsConnect } from 'node:tls';
@@ -313,5 +313,48 @@ describe('bounds', () => {
     await sleep(50);
     expect(upstreamClosed()).toBe(true);
     end();
+  });
+});
+
+describe('a door', () => {
+  it('is the same proxy at a further address, with its rules and its log; closing it ends what came in there alone', async () => {
+    const origin = createServer((socket) => void socket.on('error', () => undefined).pipe(socket));
+    await new Promise<void>((resolve) => origin.listen(0, '127.0.0.1', resolve));
+    const target = `127.0.0.1:${(origin.address() as AddressInfo).port}`;
+    await start({ allow: parseAllowList(target) });
+    const door = await proxy.door('127.0.0.2');
+    expect(door.url).toMatch(/^http:\/\/127\.0\.0\.2:\d+$/);
+    const enter = (at: string, target: string) =>
+      new Promise<Socket>((resolve, reject) => {
+        const { hostname, port } = new URL(at);
+        const socket = connect(Number(port), hostname, () =>
+          socket.write(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`),
+        );
+        socket.once('data', () => resolve(socket)).once('error', reject);
+      });
+    const [here, there] = [await enter(proxy.url!, target), await enter(door.url, target)];
+    const echoed = (socket: Socket) =>
+      new Promise<string>((resolve) => {
+        socket.once('data', (data: Buffer) => resolve(data.toString()));
+        socket.write('hello');
+      });
+    expect(await Promise.all([echoed(here), echoed(there)])).toEqual(['hello', 'hello']);
+    await enter(door.url, '169.254.169.254:443');
+    expect(log.filter(({ outcome }) => outcome === 'refused')).toHaveLength(1);
+    const gone = new Promise((resolve) => there.once('close', resolve));
+    await door.close();
+    await gone;
+    expect(await echoed(here)).toBe('hello');
+    await expect(enter(door.url, target)).rejects.toThrow(/ECONNREFUSED/);
+    const after = await proxy.door('127.0.0.2');
+    await proxy.stop();
+    await expect(enter(after.url, target)).rejects.toThrow(/ECONNREFUSED/);
+    origin.close();
+  });
+
+  it('at an address that this host has not: the reason, and the proxy goes on', async () => {
+    await start({});
+    await expect(proxy.door('192.0.2.1')).rejects.toThrow(/EADDRNOTAVAIL/);
+    expect((await tunnel('169.254.169.254:443')).answer).toMatch(/^HTTP\/1\.1 403/);
   });
 });

@@ -3,11 +3,12 @@ import {
   request as httpRequest,
   type IncomingHttpHeaders,
   type IncomingMessage,
+  type Server,
   type ServerResponse,
 } from 'node:http';
 import { chmod, rm } from 'node:fs/promises';
-import { type AddressInfo, type Socket } from 'node:net';
-import { Transform, type Duplex } from 'node:stream';
+import { type AddressInfo, type ListenOptions, type Socket } from 'node:net';
+import { type Duplex, type Readable } from 'node:stream';
 import { dialChecked, type DialOptions } from './dial.js';
 import { SafeNetFailed, SafeNetRefused } from './errors.js';
 import { bareName, checkUrl, type AllowList, type CheckedUrl } from './policy.js';
@@ -42,7 +43,7 @@ export interface EgressOptions extends Pick<DialOptions, 'allow' | 'lookup' | 'd
   timeoutMs?: number;
   /** Milliseconds without a byte. Default 60 s. */
   idleMs?: number;
-  /** Connections at the same time; further ones are closed. Default 256. */
+  /** Connections at the same time through one address; further ones are closed. Default 256. */
   maxConnections?: number;
   log?: (entry: EgressEntry) => void;
 }
@@ -51,7 +52,21 @@ export interface EgressOptions extends Pick<DialOptions, 'allow' | 'lookup' | 'd
 export interface EgressProxy {
   /** For `HTTP_PROXY` and `HTTPS_PROXY`; null on a unix socket. */
   readonly url: string | null;
+  /**
+   * Has it listen at a further address of this host, on any port: for somebody who can reach nothing else.
+   * @throws what listening throws (EADDRNOTAVAIL …)
+   */
+  door(address: string): Promise<EgressDoor>;
+  /** Closes the doors too. */
   stop(): Promise<void>;
+}
+
+/** A further address at which a proxy listens. */
+export interface EgressDoor {
+  /** `http://address:port`. */
+  readonly url: string;
+  /** Ends what has come in here. */
+  close(): Promise<void>;
 }
 
 /** Headers of one connection, not of the message (RFC 9110 section 7.6.1). */
@@ -73,40 +88,75 @@ const hopByHop = [
  * form, with the checks of the client. A refusal is 403 with the rule in a text body.
  */
 export async function startEgressProxy(options: EgressOptions = {}): Promise<EgressProxy> {
-  const log = options.log ?? (() => undefined);
-  const open = new Set<Duplex>();
-  const proxy = new Exchange(options, log);
-  const server = createServer({ maxHeaderSize: 16 * 1024, requestTimeout: 0 }, (request, response) => {
-    proxy.forward(request, response).catch(() => response.destroy());
-  });
-  server.maxConnections = options.maxConnections ?? 256;
-  server.on('connection', (socket: Socket) => {
-    open.add(socket);
-    socket.on('close', () => open.delete(socket));
-    socket.on('error', () => undefined);
-  });
-  server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    proxy.connect(request, socket, head).catch(() => socket.destroy());
-  });
+  const exchange = new Exchange(options, options.log ?? (() => undefined));
   const listen = options.listen ?? {};
   const path = 'path' in listen ? listen.path : null;
   if (path !== null) await rm(path, { force: true });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    if ('path' in listen) server.listen(listen.path, resolve);
-    else server.listen(listen.port ?? 0, listen.host ?? '127.0.0.1', resolve);
-  });
+  const main = new Door(exchange, options);
+  await main.listen(
+    'path' in listen ? { path: listen.path } : { port: listen.port ?? 0, host: listen.host ?? '127.0.0.1' },
+  );
   if (path !== null) await chmod(path, 0o666);
-  const at = server.address() as AddressInfo | string;
-  const named = (host: string) => (host.includes(':') ? `[${host}]` : host);
+  const doors = new Set<Door>();
   return {
-    url: typeof at === 'string' ? null : `http://${named(at.address)}:${at.port}`,
+    url: main.url,
+    async door(address) {
+      const door = new Door(exchange, options);
+      await door.listen({ port: 0, host: address });
+      doors.add(door);
+      return {
+        url: door.url!,
+        close: () => {
+          doors.delete(door);
+          return door.close();
+        },
+      };
+    },
     async stop() {
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      for (const socket of open) socket.destroy();
-      await closed;
+      await Promise.all([main, ...doors].map((door) => door.close()));
     },
   };
+}
+
+/** One address at which the proxy listens, with what has come in there. */
+class Door {
+  private readonly open = new Set<Duplex>();
+  private readonly server: Server;
+
+  constructor(exchange: Exchange, { maxConnections = 256 }: EgressOptions) {
+    this.server = createServer({ maxHeaderSize: 16 * 1024, requestTimeout: 0 }, (request, response) => {
+      exchange.forward(request, response).catch(() => response.destroy());
+    });
+    this.server.maxConnections = maxConnections;
+    this.server.on('connection', (socket: Socket) => {
+      this.open.add(socket);
+      socket.on('close', () => this.open.delete(socket));
+      socket.on('error', () => undefined);
+    });
+    this.server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      exchange.connect(request, socket, head).catch(() => socket.destroy());
+    });
+  }
+
+  listen(at: ListenOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.server.once('error', reject);
+      this.server.listen(at, resolve);
+    });
+  }
+
+  /** Null on a unix socket. */
+  get url(): string | null {
+    const at = this.server.address() as AddressInfo | string;
+    if (typeof at === 'string') return null;
+    return `http://${at.address.includes(':') ? `[${at.address}]` : at.address}:${at.port}`;
+  }
+
+  async close(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.server.close(() => resolve()));
+    for (const socket of this.open) socket.destroy();
+    await closed;
+  }
 }
 
 class Exchange {
@@ -142,8 +192,10 @@ class Exchange {
     upstream.once('close', () => upstream.readableEnded || socket.destroy());
     socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
     if (head.length > 0) upstream.write(head);
-    socket.pipe(bound.counter('sent', head.length)).pipe(upstream);
-    upstream.pipe(bound.counter('received')).pipe(socket);
+    bound.count('sent', socket, head.length);
+    bound.count('received', upstream);
+    socket.pipe(upstream);
+    upstream.pipe(socket);
     await Promise.all([closed(socket), closed(upstream)]);
     this.log({ kind: 'connect', target, outcome: 'closed', ...bound.end() });
   }
@@ -190,9 +242,11 @@ class Exchange {
     outgoing.on('response', (answer) => {
       response.writeHead(answer.statusCode ?? 502, { ...endToEnd(answer.headers), connection: 'close' });
       answer.on('error', () => response.destroy());
-      answer.pipe(bound.counter('received')).pipe(response);
+      bound.count('received', answer);
+      answer.pipe(response);
     });
-    request.pipe(bound.counter('sent')).pipe(outgoing);
+    bound.count('sent', request);
+    request.pipe(outgoing);
     await closed(response);
     outgoing.destroy();
     upstream.destroy();
@@ -251,15 +305,13 @@ class Exchange {
     const idle = setTimeout(destroy, idleMs);
     for (const end of ends) end.on('error', destroy);
     return {
-      counter(direction: 'sent' | 'received', already = 0) {
+      /** Beside the pipe, not within it: a stage of its own costs more than the bytes themselves. */
+      count(direction: 'sent' | 'received', from: Readable, already = 0) {
         bytes[direction] += already;
-        return new Transform({
-          transform(part: Buffer, _encoding, done) {
-            bytes[direction] += part.length;
-            idle.refresh();
-            if (bytes.sent + bytes.received > maxBytes) destroy();
-            done(null, part);
-          },
+        from.on('data', (part: Buffer) => {
+          bytes[direction] += part.length;
+          idle.refresh();
+          if (bytes.sent + bytes.received > maxBytes) destroy();
         });
       },
       end() {

@@ -67,10 +67,10 @@ export class Lives implements OnApplicationBootstrap, OnModuleDestroy {
   /** How many things are in which state, for `/metrics`. */
   private async count(): Promise<void> {
     const counted = await countStates(this.database);
-    for (const { kind, state } of this.shown.values()) this.metrics.lifecycles(kind, state, 0);
-    for (const { kind, state, count } of counted) {
+    for (const { kind, state } of this.shown.values()) this.metrics.lifecycles(kind, state, 0, 0);
+    for (const { kind, state, count, failing } of counted) {
       this.shown.set(`${kind} ${state}`, { kind, state });
-      this.metrics.lifecycles(kind, state, count);
+      this.metrics.lifecycles(kind, state, count, failing);
     }
   }
 

@@ -28,7 +28,7 @@ describe('createMetrics', () => {
     const metrics = createMetrics('dns');
     metrics.outbox(7, 1_500);
     metrics.missedDeadline('zone', 'verifying');
-    metrics.lifecycles('zone', 'verifying', 3);
+    metrics.lifecycles('zone', 'verifying', 3, 1);
     metrics.failure('relay');
     for (const state of ['closed', 'open', 'open', 'half_open', 'open'] as const)
       metrics.breaker('resolver', state);
@@ -38,6 +38,7 @@ describe('createMetrics', () => {
       'nebo_outbox_lag_seconds{service="dns"} 1.5',
       'nebo_lifecycle_missed_deadlines_total{service="dns",kind="zone",state="verifying"} 1',
       'nebo_lifecycles{service="dns",kind="zone",state="verifying"} 3',
+      'nebo_lifecycles_failing{service="dns",kind="zone",state="verifying"} 1',
       'nebo_failures_total{service="dns",where="relay"} 1',
       'nebo_breaker_state{service="dns",name="resolver"} 2',
       'nebo_breaker_opened_total{service="dns",name="resolver"} 2',

@@ -17,8 +17,8 @@ export interface Metrics {
   outbox(pending: number, oldestMs: number): void;
   /** A lifecycle state that outlived its deadline. */
   missedDeadline(kind: string, state: string): void;
-  /** How many lifecycles of a kind are in a state. */
-  lifecycles(kind: string, state: string, count: number): void;
+  /** How many lifecycles of a kind are in a state, and how many of them fail again and again. */
+  lifecycles(kind: string, state: string, count: number, failing: number): void;
   /** State of a circuit breaker; counts the transitions to open. */
   breaker(name: string, state: keyof typeof breakerStates): void;
   /** An error that was answered with 5xx or swallowed by a background loop. */
@@ -77,6 +77,10 @@ export function createMetrics(service: string, registry: Registry = new Registry
     'state',
   ]);
   const states = gauge('nebo_lifecycles', 'Lifecycles that are not at an end', ['kind', 'state']);
+  const failing = gauge('nebo_lifecycles_failing', 'Lifecycles whose step fails again and again', [
+    'kind',
+    'state',
+  ]);
   const breakers = gauge('nebo_breaker_state', 'Circuit breakers: 0 closed, 1 half open, 2 open', ['name']);
   const opened = counter('nebo_breaker_opened_total', 'Circuit breakers that opened', ['name']);
   const failures = counter('nebo_failures_total', 'Unexpected errors', ['where']);
@@ -95,7 +99,10 @@ export function createMetrics(service: string, registry: Registry = new Registry
       lag(oldestMs / 1000);
     },
     missedDeadline: (kind, state) => missed({ kind, state }),
-    lifecycles: (kind, state, count) => states(count, { kind, state }),
+    lifecycles(kind, state, count, fail) {
+      states(count, { kind, state });
+      failing(fail, { kind, state });
+    },
     breaker(name, state) {
       if (state === 'open' && breakerNow.get(name) !== 'open') opened({ name });
       breakerNow.set(name, state);

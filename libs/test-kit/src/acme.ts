@@ -26,6 +26,8 @@ export interface AcmeOptions {
   httpPort: number;
   /** How long its certificates last, seconds. */
   certificateSeconds?: number;
+  /** Customers whose accounts it takes, key id → HMAC key (base64url), and no others; default: it takes anybody. */
+  bindings?: Record<string, string>;
 }
 
 /** A running pebble: a certificate authority that speaks ACME and trusts nobody. */
@@ -99,7 +101,8 @@ export async function startAcme(options: AcmeOptions): Promise<AcmePart> {
           httpPort: options.httpPort,
           tlsPort: 5001,
           ocspResponderURL: '',
-          externalAccountBindingRequired: false,
+          externalAccountBindingRequired: options.bindings !== undefined,
+          externalAccountMACKeys: options.bindings ?? {},
           certificateValidityPeriod: options.certificateSeconds ?? 90 * 86_400,
         },
       }),

@@ -28,4 +28,4 @@ export { RegistryPart, type RegistryFaults } from './registry.js';
 export * from './upstream.js';
 export { framesOf, type AnsweredRequest, type Frames } from './upstream-frames.js';
 export { upstreamDialects, upstreamHabits, type UpstreamDialect } from './upstream-habits.js';
-export { OwnEngine, ownEngineMissing } from './own-engine.js';
+export { OwnEngine, ownEngineMissing, type OwnEngineKind } from './own-engine.js';

@@ -7,18 +7,49 @@ import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
-const programs = ['/usr/sbin/dockerd', '/usr/bin/containerd', '/usr/bin/unshare'];
+/** Engines that a test can have. */
+export type OwnEngineKind = 'docker' | 'podman';
+
+interface Kind {
+  programs: readonly string[];
+  package: string;
+  /** @param dir of its own @param group above those of its containers */
+  argv(dir: string, socket: string, group: string): string[];
+}
+
+const kinds: Record<OwnEngineKind, Kind> = {
+  docker: {
+    programs: ['/usr/sbin/dockerd', '/usr/bin/containerd', '/usr/bin/unshare'],
+    package: 'docker.io',
+    argv: (dir, socket, group) => [
+      ...['dockerd', '--data-root', join(dir, 'data'), '--exec-root', join(dir, 'exec')],
+      ...['--pidfile', join(dir, 'pid'), '--bridge', 'none', '--iptables=false', '--ip6tables=false'],
+      // Not among the groups of an engine that the machine has.
+      ...['--cgroup-parent', group, '--host', `unix://${socket}`],
+    ],
+  },
+  podman: {
+    // crun, which it would take, refuses hosts that mount groups of both versions.
+    programs: ['/usr/bin/podman', '/usr/sbin/runc', '/usr/bin/unshare'],
+    package: 'podman, and runc',
+    argv: (dir, socket) => [
+      ...['podman', '--root', join(dir, 'data'), '--runroot', join(dir, 'run'), '--storage-driver', 'vfs'],
+      ...['--cgroup-manager', 'cgroupfs', '--events-backend', 'none', '--runtime', '/usr/sbin/runc'],
+      ...['system', 'service', '--time', '0', `unix://${socket}`],
+    ],
+  },
+};
 const startMs = 60_000;
 
 /** Why no engine of a test's own can be started here, or null. */
-export function ownEngineMissing(): string | null {
-  if (process.getuid?.() !== 0) return 'only root can start dockerd';
-  const missing = programs.find((path) => !existsSync(path));
-  return missing === undefined ? null : `${missing} is not here (package docker.io)`;
+export function ownEngineMissing(kind: OwnEngineKind = 'docker'): string | null {
+  if (process.getuid?.() !== 0) return 'only root can start an engine';
+  const missing = kinds[kind].programs.find((path) => !existsSync(path));
+  return missing === undefined ? null : `${missing} is not here (package ${kinds[kind].package})`;
 }
 
 /**
- * Docker's daemon in namespaces of its own: neither the machine's network nor an engine that it has is touched. Its containers have no
+ * An engine's daemon in namespaces of its own: neither the machine's network nor an engine that it has is touched. Its containers have no
  * network.
  */
 export class OwnEngine {
@@ -28,20 +59,15 @@ export class OwnEngine {
   ) {}
 
   /** @throws Error with the daemon's last words when it does not come up */
-  static async start(): Promise<OwnEngine> {
+  static async start(kind: OwnEngineKind = 'docker'): Promise<OwnEngine> {
     const dir = await mkdtemp(join(tmpdir(), 'nebo-engine-'));
     const socket = join(dir, 'docker.sock');
     const log = await open(join(dir, 'log'), 'a');
     // --kill-child: whatever ends this process ends the daemon, its containers and their mounts with the namespaces.
     const flags = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
     const group = `/${basename(dir)}`;
-    const options = [
-      ...['--data-root', join(dir, 'data'), '--exec-root', join(dir, 'exec'), '--pidfile', join(dir, 'pid')],
-      // Not among the groups of an engine that the machine has.
-      ...['--cgroup-parent', group],
-      ...['--bridge', 'none', '--iptables=false', '--ip6tables=false', '--host', `unix://${socket}`],
-    ];
-    const daemon = spawn('unshare', [...flags, 'dockerd', ...options], { stdio: ['ignore', log.fd, log.fd] });
+    const argv = kinds[kind].argv(dir, socket, group);
+    const daemon = spawn('unshare', [...flags, ...argv], { stdio: ['ignore', log.fd, log.fd] });
     const exited = new Promise<void>((resolve) => daemon.once('exit', () => resolve()));
     await log.close();
     const engine = new OwnEngine(socket, async () => {
@@ -57,7 +83,7 @@ export class OwnEngine {
       if (daemon.exitCode === null && Date.now() < until) continue;
       const words = await readFile(join(dir, 'log'), 'utf8');
       await engine.stop();
-      throw new Error(`dockerd did not start: ${words.split('\n').slice(-6).join('\n')}`);
+      throw new Error(`${kind} did not start: ${words.split('\n').slice(-6).join('\n')}`);
     }
   }
 
@@ -87,8 +113,8 @@ export class OwnEngine {
   async import(name: string, dir: string, change: string): Promise<void> {
     const options = { encoding: 'buffer', maxBuffer: 64 * 1024 * 1024 } as const;
     const { stdout } = await promisify(execFile)('tar', ['-C', dir, '--numeric-owner', '-c', '.'], options);
-    const [repo = name, tag = 'latest'] = name.split(':');
-    const query = new URLSearchParams({ fromSrc: '-', repo, tag, changes: change });
+    // Podman takes the tag with the name only.
+    const query = new URLSearchParams({ fromSrc: '-', repo: name, changes: change });
     const { status, text } = await this.call('POST', `/images/create?${query}`, stdout);
     if (status !== 200 || text.includes('"error"'))
       throw new Error(`${name} was not made: ${status} ${text}`);

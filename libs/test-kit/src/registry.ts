@@ -37,6 +37,8 @@ export class RegistryPart {
   };
   /** Requests as `METHOD path`. */
   readonly asked: string[] = [];
+  /** What they said in `Authorization`. */
+  readonly authorizations: (string | undefined)[] = [];
   private readonly blobs = new Map<string, Buffer>();
   /** By `repository tag` and `repository digest`. */
   private readonly manifests = new Map<string, { bytes: Buffer; type: string }>();
@@ -47,11 +49,20 @@ export class RegistryPart {
   private readonly token = 'token-for-reading';
   private forget: () => void = () => undefined;
 
-  private constructor(private readonly wantsToken: boolean) {}
+  private constructor(
+    private readonly wantsToken: boolean,
+    private readonly login: string | null,
+  ) {}
 
-  /** @param wantsToken whether a token has to be fetched first, as public registries want it; default true */
-  static async start({ wantsToken = true } = {}): Promise<RegistryPart> {
-    const registry = new RegistryPart(wantsToken);
+  /**
+   * @param options `wantsToken`: whether a token has to be fetched first, as public registries want it (default true);
+   *   `login`: it gives nothing to anybody else, `user:password`
+   */
+  static async start({
+    wantsToken = true,
+    login = null,
+  }: { wantsToken?: boolean; login?: string | null } = {}): Promise<RegistryPart> {
+    const registry = new RegistryPart(wantsToken, login);
     await new Promise<void>((resolve) => registry.server.listen(0, '127.0.0.1', () => resolve()));
     registry.port = (registry.server.address() as AddressInfo).port;
     registry.forget = noteLive(() => registry.stop());
@@ -112,6 +123,7 @@ export class RegistryPart {
   private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url!, this.url);
     this.asked.push(`${request.method} ${url.pathname}`);
+    this.authorizations.push(request.headers.authorization);
     const refuse = (status: number, code: string, message: string, headers: Record<string, string> = {}) =>
       void response
         .writeHead(status, { 'content-type': 'application/json', ...headers })
@@ -119,6 +131,7 @@ export class RegistryPart {
     if (url.pathname === '/token') {
       const scope = url.searchParams.get('scope') ?? '';
       if (!/^repository:.+:pull$/.test(scope)) return refuse(400, 'DENIED', 'no scope');
+      if (!this.knows(request)) return refuse(401, 'UNAUTHORIZED', 'wrong login');
       response
         .writeHead(200, { 'content-type': 'application/json' })
         .end(JSON.stringify({ token: this.token }));
@@ -127,7 +140,10 @@ export class RegistryPart {
     const [, repository, kind, name] = /^\/v2\/(.+)\/(manifests|blobs)\/([^/]+)$/.exec(url.pathname) ?? [];
     if (repository === undefined) return refuse(404, 'NAME_UNKNOWN', 'no such place');
     const { faults } = this;
-    if ((this.wantsToken || faults.basic) && request.headers.authorization !== `Bearer ${this.token}`) {
+    const isIn = faults.basic
+      ? this.login !== null && this.knows(request)
+      : request.headers.authorization === `Bearer ${this.token}`;
+    if ((this.wantsToken || faults.basic) && !isIn) {
       const realm = faults.realm ?? `${this.url}/token`;
       const challenge = faults.basic
         ? 'Basic realm="registry"'
@@ -146,6 +162,11 @@ export class RegistryPart {
       return;
     }
     await this.blob(name!, url, response, refuse);
+  }
+
+  private knows({ headers }: IncomingMessage): boolean {
+    const wanted = this.login && `Basic ${Buffer.from(this.login).toString('base64')}`;
+    return wanted === null || headers.authorization === wanted;
   }
 
   private async blob(

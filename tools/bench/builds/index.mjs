@@ -6,15 +6,24 @@
  * what is said is the median of the rounds' ratios. Needs root, bubblewrap, a package registry, Go, Python.
  */
 import { execFileSync, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { lookup } from 'node:dns/promises';
 import { cpus, loadavg, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { packFolder } from '../../../libs/archive/dist/index.js';
 import { parseAllowList, startEgressProxy } from '../../../libs/safe-net/dist/index.js';
-import { createDrivers, probeDrivers, Runs } from '../../../apps/region-agent/dist/index.js';
+import { createDrivers, egressOf, probeDrivers, Runs } from '../../../apps/region-agent/dist/index.js';
 import { median } from '../inference/measure.mjs';
 import { edited, projects } from './projects.mjs';
 
@@ -27,6 +36,7 @@ const silent = { debug() {}, info() {}, warn() {}, error() {} };
  */
 export async function benchBuilds({ size = 1, only } = {}) {
   const before = loadavg()[0];
+  const stolen = stolenTime();
   const work = mkdtempSync(join(tmpdir(), 'nebo-bench-builds-'));
   const proxy = await startEgressProxy({ allow: parseAllowList(await registry()) });
   const choices = await probeDrivers({
@@ -40,7 +50,7 @@ export async function benchBuilds({ size = 1, only } = {}) {
     home,
     log: silent,
     runs,
-    egress: { proxyUrl: proxy.url },
+    egress: egressOf(proxy),
     choices,
     buildLimits,
   });
@@ -52,8 +62,7 @@ export async function benchBuilds({ size = 1, only } = {}) {
     for (const project of projects.filter(({ name }) => names?.includes(name) ?? true))
       rows.push(
         await measureProject(project, {
-          work,
-          drivers,
+          ...{ work, drivers, home },
           cpu,
           proxy: proxy.url,
           rounds: size * project.rounds,
@@ -77,7 +86,8 @@ export async function benchBuilds({ size = 1, only } = {}) {
   const line = (cells) => `| ${cells.join(' | ')} |`;
   const words =
     `Medians of rounds that take turns; driver local; load of the machine before and after: ` +
-    `${before.toFixed(1)}, ${loadavg()[0].toFixed(1)}. CPU counts every process of a build and the agent itself.`;
+    `${before.toFixed(1)}, ${loadavg()[0].toFixed(1)}; the host took ${(100 * stolen()).toFixed(0)} % of the processors for others. ` +
+    'CPU counts every process of a build and the agent itself. Before each measurement the disk is at rest.';
   return [words, '', line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
 
@@ -88,7 +98,7 @@ async function registry() {
   return `${(await lookup(hostname, { family: 4 })).address}:443`;
 }
 
-async function measureProject(project, { work, drivers, cpu, proxy, rounds }) {
+async function measureProject(project, { work, drivers, home, cpu, proxy, rounds }) {
   const dir = join(work, 'source');
   rmSync(dir, { recursive: true, force: true });
   const write = (path, text) => {
@@ -100,8 +110,19 @@ async function measureProject(project, { work, drivers, cpu, proxy, rounds }) {
   const first = await packed(dir);
   write(project.edit, edited(project.edit, project.files[project.edit]));
   const changed = await packed(dir);
-  const ours = (app, source) => measured(cpu, () => build(drivers.builds, app, source));
-  const hand = () => measured(cpu, () => byHand(project, first.archive, join(work, 'hand'), proxy));
+  const ours = async (app, source) => {
+    const figure = await measured(cpu, () => build(drivers.builds, app, source));
+    await settled(home);
+    return figure;
+  };
+  const hand = async () => {
+    // What was measured is removed at the very end: for minutes ext4 looks at each inode that was freed before it gives out another
+    // (`recently_deleted`), and builds would be measured by what was removed before them.
+    const dir = mkdtempSync(join(work, 'hand-'));
+    const figure = await measured(cpu, () => byHand(project, first.archive, dir, proxy));
+    await settled(home);
+    return figure;
+  };
   // Whoever comes first waits for the mirror.
   await ours('nobody', first);
   const figures = [];
@@ -205,7 +226,34 @@ async function byHand({ hand, output }, archive, dir, proxy) {
   await run(['tar', '-xzf', join(dir, 'source.tgz'), '-C', src], dir);
   await run(['sh', '-c', hand], src);
   await run(['tar', '-czf', join(dir, 'artifact.tgz'), '-C', join(src, output), '.'], dir);
-  rmSync(dir, { recursive: true, force: true });
+}
+
+/**
+ * Nothing of what was measured before is still being removed, written, or told to the disk (a file system that discards what was
+ * freed does so for seconds afterwards): it would be counted with what comes next.
+ */
+async function settled(home) {
+  const trash = join(home, 'trash');
+  while (existsSync(trash) && readdirSync(trash).length > 0) await sleep(20);
+  execFileSync('sync');
+  const until = Date.now() + 60_000;
+  for (let before = ''; Date.now() < until; await sleep(700)) {
+    const now = existsSync('/proc/diskstats') ? readFileSync('/proc/diskstats', 'latin1') : '';
+    if (now === before) return;
+    before = now;
+  }
+}
+
+/** Part of the processors' time that a host of virtual machines gave to others since. Where it is much, the figures say little. */
+function stolenTime() {
+  const read = () =>
+    readFileSync('/proc/stat', 'latin1').split('\n', 1)[0].trim().split(/ +/).slice(1, 9).map(Number);
+  const sum = (ticks) => ticks.reduce((all, one) => all + one, 0);
+  const began = read();
+  return () => {
+    const now = read();
+    return (now[7] - began[7]) / Math.max(1, sum(now) - sum(began));
+  };
 }
 
 /** Wall and processor seconds of some work with all its children. */

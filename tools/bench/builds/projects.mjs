@@ -18,7 +18,13 @@ for (let i = 0; i < 30; i++)
   next[`app/${i === 0 ? '' : `page-${i}/`}page.jsx`] =
     `import { useId } from 'react';\nexport default function Page() {\n  return <h1 id={useId()}>page ${i}</h1>;\n}\n`;
 
-const vite = {
+/** What Vite's starter for React asks for: today's generation bundles with native code, the one before with Rollup. */
+const generations = {
+  8: { vite: '^8.0.0', '@vitejs/plugin-react': '^6.0.0' },
+  7: { vite: '^7.0.0', '@vitejs/plugin-react': '^5.0.0' },
+};
+
+const vite = (generation) => ({
   'package.json': JSON.stringify({
     name: 'site',
     version: '1.0.0',
@@ -32,12 +38,12 @@ const vite = {
       '@emotion/react': '^11.14.0',
       '@emotion/styled': '^11.14.0',
     },
-    devDependencies: { vite: '^7.0.0', '@vitejs/plugin-react': '^5.0.0' },
+    devDependencies: generations[generation],
   }),
   'vite.config.js': `import react from '@vitejs/plugin-react';\nexport default { plugins: [react()] };\n`,
   'index.html': '<!doctype html><div id="root"></div><script type="module" src="/main.jsx"></script>\n',
   'main.jsx': `import { createRoot } from 'react-dom/client';\nimport { Button } from '@mui/material';\ncreateRoot(document.getElementById('root')).render(<Button>hello</Button>);\n`,
-};
+});
 
 const compiler = (include, more) =>
   JSON.stringify({
@@ -56,8 +62,12 @@ const compiler = (include, more) =>
     include,
   });
 
+const twelve = Array.from({ length: 12 }, (_, i) => i);
+const part = (i) =>
+  `import { useState } from 'react';\nexport default function Part() {\n  const [count, set] = useState<number>(${i});\n  return <button onClick={() => set(count + 1)}>{count}</button>;\n}\n`;
+
 /** As Vite's own starter for React and TypeScript makes one: types are checked, then it is bundled. */
-const viteSmall = {
+const viteSmall = (generation) => ({
   'package.json': JSON.stringify({
     name: 'site',
     version: '1.0.0',
@@ -66,7 +76,8 @@ const viteSmall = {
     scripts: { build: 'tsc -b && vite build' },
     dependencies: { react: '^19.0.0', 'react-dom': '^19.0.0' },
     devDependencies: {
-      ...{ vite: '^7.0.0', '@vitejs/plugin-react': '^5.0.0', typescript: '~5.9.0' },
+      ...generations[generation],
+      typescript: generation >= 8 ? '~7.0.0' : '~5.9.0',
       ...{ '@types/node': '^24.0.0', '@types/react': '^19.0.0', '@types/react-dom': '^19.0.0' },
     },
   }),
@@ -84,13 +95,9 @@ const viteSmall = {
   'index.html': '<!doctype html><div id="root"></div><script type="module" src="/src/main.tsx"></script>\n',
   'src/main.tsx': `import { createRoot } from 'react-dom/client';\nimport App from './App.tsx';\nimport './app.css';\ncreateRoot(document.getElementById('root')!).render(<App />);\n`,
   'src/app.css': 'body { font-family: sans-serif; }\n',
-};
-for (let i = 0; i < 12; i++)
-  viteSmall[`src/Part${i}.tsx`] =
-    `import { useState } from 'react';\nexport default function Part() {\n  const [count, set] = useState<number>(${i});\n  return <button onClick={() => set(count + 1)}>{count}</button>;\n}\n`;
-const twelve = Array.from({ length: 12 }, (_, i) => i);
-viteSmall['src/App.tsx'] =
-  `${twelve.map((i) => `import Part${i} from './Part${i}.tsx';`).join('\n')}\nexport default function App() {\n  return <main>${twelve.map((i) => `<Part${i} />`).join('')}</main>;\n}\n`;
+  ...Object.fromEntries(twelve.map((i) => [`src/Part${i}.tsx`, part(i)])),
+  'src/App.tsx': `${twelve.map((i) => `import Part${i} from './Part${i}.tsx';`).join('\n')}\nexport default function App() {\n  return <main>${twelve.map((i) => `<Part${i} />`).join('')}</main>;\n}\n`,
+});
 
 const express = {
   'package.json': JSON.stringify({
@@ -135,25 +142,20 @@ export const projects = [
     ...{ name: 'express', files: express, lock: true, hand: npm(''), output: '.', rounds: 3 },
     edit: 'app.js',
   },
-  {
-    ...{
-      name: 'vite small',
-      files: viteSmall,
-      lock: true,
-      hand: npm('npm run build'),
-      output: 'dist',
-      rounds: 3,
-    },
-    edit: 'src/Part3.tsx',
-  },
+  ...[8, 7].map((generation) => ({
+    name: `vite ${generation} small`,
+    files: viteSmall(generation),
+    ...{ lock: true, hand: npm('npm run build'), output: 'dist', rounds: 3, edit: 'src/Part3.tsx' },
+  })),
   {
     ...{ name: 'flask', files: flask, output: '.', rounds: 3, edit: 'app.py' },
     hand: 'python3 -m pip install -q --root-user-action=ignore --target .nebo/python -r requirements.txt',
   },
-  {
-    ...{ name: 'vite', files: vite, lock: true, hand: npm('npm run build'), output: 'dist', rounds: 1 },
-    edit: 'main.jsx',
-  },
+  ...[8, 7].map((generation) => ({
+    name: `vite ${generation}`,
+    files: vite(generation),
+    ...{ lock: true, hand: npm('npm run build'), output: 'dist', rounds: 1, edit: 'main.jsx' },
+  })),
   {
     ...{ name: 'next', files: next, lock: true, hand: npm('npm run build'), output: 'out', rounds: 1 },
     edit: 'app/page-3/page.jsx',

@@ -16,7 +16,7 @@ import { parseAppIds, parseLogBatch, parseObserved } from './messages.js';
 import { ObservedService } from './observed.service.js';
 import { WantedService } from './wanted.service.js';
 
-/** What a region's agent says and asks (libs/contracts/src/agent.ts). The gateway has checked its token. */
+/** What a region's agent says and asks (libs/contracts/src/agent). The gateway has checked its token. */
 @ApiExcludeController()
 @Controller('agent/v1/apps-builder')
 export class AgentController {

@@ -11,6 +11,7 @@ import {
 import { Database, type Sql } from '@nebo/persistence';
 import { Changes, cursorOf, Epochs, type Feed, numberAfter, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { openEntries, type SealedEntry } from '../env/env.service.js';
+import { isLoginVariable, loginOf, withoutLogin } from '../env/registry-login.js';
 import { type PortColumns, portColumns, portSpec } from '../networks/port.rows.js';
 import { sealContext } from '../git/connections.rows.js';
 import { TokenRenewal } from '../git/oauth/renewal.js';
@@ -176,7 +177,11 @@ export class WantedService {
 
   /** Stored bytes, or the commit that becomes them; the credential travels to the region that fetches it only. */
   private source(row: BuildRow): Pick<BuildSpec, 'source' | 'git' | 'image'> {
-    if (row.docker_image !== null) return { source: null, image: imageSource(row, row.docker_image) };
+    if (row.docker_image !== null) {
+      const ofLogin = row.env.filter(({ name }) => isLoginVariable(name));
+      const login = row.gone ? null : loginOf(this.open({ ...row, env: ofLogin }));
+      return { source: null, image: { ...imageSource(row, row.docker_image), login } };
+    }
     const { source_sha256, source_bytes, clone_url, commit_sha, branch } = row;
     if (source_sha256 !== null) return { source: { sha256: source_sha256, bytes: source_bytes! } };
     const { connection_id, token_sealed, account_id } = row;
@@ -210,7 +215,11 @@ export class WantedService {
 
   /** What is to be removed needs no secrets any more. */
   private env(row: BuildRow | ReplicaRow) {
-    return row.gone ? [] : openEntries(this.runtime.masterKey, row.account_id, row.app_id, row.env);
+    return row.gone ? [] : this.open({ ...row, env: withoutLogin(row.env) });
+  }
+
+  private open({ account_id, app_id, env }: BuildRow | ReplicaRow) {
+    return openEntries(this.runtime.masterKey, account_id, app_id, env);
   }
 }
 

@@ -119,6 +119,39 @@ describe('builds of images', () => {
     expect(await buildOf(app.id, again)).toMatchObject({ docker_image_digest: digestOf('one') });
   });
 
+  it('variables of a login go to the pull, and to nothing that runs; the password is never shown', async () => {
+    const app = (await create('registry.example.com/ann/web:1')).body;
+    const set = (name: string, value: string) => bench.api('POST', `apps/${app.id}/env`, { name, value });
+    const restartAt = async () =>
+      (await bench.sql('select restart_at from app where id = $1::uuid', [app.id]))[0]!['restart_at'];
+    await set('NEBO_REGISTRY_HOST', 'registry.example.com');
+    expect((await set('NEBO_REGISTRY_PASSWORD', 'sesame')).body).toMatchObject({
+      value: '********',
+      is_secret: true,
+    });
+    expect(await restartAt()).toBeNull();
+    await set('COLOUR', 'red');
+    expect(await restartAt()).not.toBeNull();
+    const { id } = (await deploy(app.id)).body;
+    const { spec } = await wanted(id);
+    expect(spec.image!.login).toEqual({ host: 'registry.example.com', username: null, password: 'sesame' });
+    const seen = [{ name: 'COLOUR', value: 'red', secret: false }];
+    expect(spec.env).toEqual(seen);
+    await pulled(id, digestOf('login'), [await agent.put(Buffer.from('layer of ann'))]);
+    const [replica] = await agent.replicas(id, 1);
+    expect(replica!.spec).toMatchObject({ env: seen });
+    await agent.ready(replica!);
+    await eventually('it is live', async () => (await buildOf(app.id, id)).deploy_state === 'live');
+    const job = (await bench.api('POST', `apps/${app.id}/jobs`, { name: 'j', command: 'env' })).body;
+    const run = (await bench.api('POST', `apps/${app.id}/jobs/${job.id}/run`)).body;
+    const item = await agent.until('the run is wanted', (each) => each.kind === 'run' && each.id === run.id);
+    expect(item.spec).toMatchObject({ env: seen });
+    // An app without a login: nothing is said of one.
+    const plain = (await create('ann/web:1')).body;
+    const other = (await deploy(plain.id)).body.id;
+    expect((await wanted(other)).spec.image!.login).toBeNull();
+  });
+
   it('a job of an image app runs in the image', async () => {
     const app = (await create('ann/web:2')).body;
     const { id } = (await deploy(app.id)).body;

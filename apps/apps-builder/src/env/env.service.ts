@@ -26,6 +26,7 @@ import { sayAct } from '../events.js';
 import type { App, EnvVar } from '../generated/prisma/client.js';
 import { Store } from '../shared/prisma.js';
 import { Settings } from '../shared/settings.js';
+import { isAlwaysSecret, isLoginVariable } from './registry-login.js';
 
 /** What is shown of a secret (4-client-behaviours.md, 5). */
 const mask = '********';
@@ -41,7 +42,7 @@ export interface SealedEntry {
 /** What a sealed value is bound to: copied to another app or name it does not open. */
 const sealContext = (account: string, app: string, name: string) => `${account}|${app}|${name}`;
 
-/** Opens the variables of a build or revision; only for the region that runs it. */
+/** Opens the variables of a build or revision, those of a registry's login too; only for the region that runs it. */
 export function openEntries(
   masterKey: MasterKey,
   account: string,
@@ -105,6 +106,7 @@ export class EnvService {
     return this.store.as(caller.account_id, ({ db, sql }) =>
       once(sql, idem, async () => {
         const app = await this.apps.find(db, caller, projectId, appId);
+        const is_secret = body.is_secret || isAlwaysSecret(body.name);
         const sealed = new Uint8Array(
           masterKey.seal(body.value, sealContext(app.account_id, app.id, body.name)),
         );
@@ -116,11 +118,11 @@ export class EnvService {
             app_id: app.id,
             name: body.name,
             sealed,
-            is_secret: body.is_secret,
+            is_secret,
           },
-          update: { sealed, is_secret: body.is_secret, updated_at: new Date() },
+          update: { sealed, is_secret, updated_at: new Date() },
         });
-        await this.restart(sql, app);
+        await this.restart(sql, app, row.name);
         await sayAct(sql, caller, 'apps_add_env_var', app, { name: row.name, is_secret: row.is_secret });
         return { status: 201, body: this.record(row) };
       }),
@@ -136,13 +138,15 @@ export class EnvService {
       // Two deletes at once: the second finds nothing.
       const { count } = await db.envVar.deleteMany({ where: { id: row.id } });
       if (count === 0) throw notFound();
-      await this.restart(sql, app);
+      await this.restart(sql, app, row.name);
       await sayAct(sql, caller, 'apps_delete_env_var_route', app, { name: row.name });
     });
   }
 
   /** The first change starts a short delay, and all that come within it restart once. */
-  private async restart(sql: Sql, app: App): Promise<void> {
+  private async restart(sql: Sql, app: App, name: string): Promise<void> {
+    // No replica has it; the next build asks with it.
+    if (isLoginVariable(name)) return;
     await sql.query(
       `update app set restart_at = coalesce(restart_at, now() + $2::int * interval '1 millisecond') where id = $1::uuid`,
       [app.id, this.settings.restartDelayMs],

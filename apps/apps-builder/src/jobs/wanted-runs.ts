@@ -2,6 +2,7 @@ import type { Wanted } from '@nebo/contracts';
 import type { Sql } from '@nebo/persistence';
 import type { MasterKey } from '@nebo/service-kit';
 import { openEntries, type SealedEntry } from '../env/env.service.js';
+import { withoutLogin } from '../env/registry-login.js';
 import { type PortColumns, portColumns, portSpec } from '../networks/port.rows.js';
 
 interface RunRow extends PortColumns {
@@ -57,7 +58,7 @@ function wantedRun(row: RunRow, masterKey: MasterKey): Wanted {
       artifact: { sha256: row.artifact_sha256, bytes: row.artifact_bytes },
       ...(row.is_image ? { image: true } : {}),
       // What is to be ended needs no secrets any more.
-      env: gone ? [] : openEntries(masterKey, account_id, app_id, row.env),
+      env: gone ? [] : openEntries(masterKey, account_id, app_id, withoutLogin(row.env)),
       log_stream: id,
       port: gone ? null : portSpec(row),
     },

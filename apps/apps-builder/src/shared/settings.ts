@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import { Inject, Injectable } from '@nestjs/common';
 import { archiveLimitsFromEnv, artifactLimits, type ArchiveLimits } from '@nebo/archive';
 import { ConfigError, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { type AccountBinding, bindingOf } from '../certificates/acme/binding.js';
 
 /** The service's settings, read once at start. Durations in milliseconds. */
 @Injectable()
@@ -46,6 +47,8 @@ export class Settings {
   readonly acmeEmail: string | null;
   /** File with the certificates that the authority's own address is trusted by; null: the usual ones. */
   readonly acmeCaFile: string | null;
+  /** What makes an account there that of a customer; null: the authority takes anybody. */
+  readonly acmeBinding: AccountBinding | null;
   /** First pause after an order that failed; it doubles up to a day. */
   readonly acmeRetryMs: number;
 
@@ -89,6 +92,7 @@ export class Settings {
       : null;
     this.acmeEmail = config.optional('NEBO_ACME_EMAIL') ?? null;
     this.acmeCaFile = config.optional('NEBO_ACME_CA_FILE') ?? null;
+    this.acmeBinding = bindingOf(config);
     const bucket = config.int('NEBO_USAGE_BUCKET', 3_600, { min: 5, max: 3_600 });
     if (3_600 % bucket !== 0) throw new ConfigError('NEBO_USAGE_BUCKET must be seconds that divide 3600');
     this.usageBucketMs = bucket * 1_000;

@@ -10,7 +10,7 @@ import { parseObserved } from './messages.js';
 import { ObservedService } from './observed.service.js';
 import { WantedService } from './wanted.service.js';
 
-/** What a region's agent says and asks of machines and their backups (libs/contracts/src/agent.ts). The gateway has checked its token. */
+/** What a region's agent says and asks of machines and their backups (libs/contracts/src/agent). The gateway has checked its token. */
 @ApiExcludeController()
 @Controller('agent/v1/compute')
 export class AgentController {

@@ -37,7 +37,10 @@ export function prefersHtml(accept: string | undefined): boolean {
   return html > 0 && html >= (weights.get('application/json') ?? 0);
 }
 
-/** The content coding to send, among those that exist; null means as it is. Brotli wins a tie. */
+/**
+ * The content coding to send (RFC 9110 section 12.5.3); null means as it is.
+ * @param available those that exist; of equally welcome ones the first wins
+ */
 export function chooseEncoding(
   acceptEncoding: string | undefined,
   available: readonly string[],
@@ -48,8 +51,7 @@ export function chooseEncoding(
   const identity = weights.get('identity') ?? 0;
   let best: string | null = null;
   let bestQ = 0;
-  for (const coding of ['br', 'gzip']) {
-    if (!available.includes(coding)) continue;
+  for (const coding of available) {
     const q = weights.get(coding) ?? any;
     if (q > bestQ) {
       best = coding;

@@ -1,10 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type ServerResponse } from 'node:http';
 import { type Duplex } from 'node:stream';
-import { type AccessEntry, type AccessHook } from '../observe/access.js';
+import { type AccessHook } from '../observe/access.js';
 import { type EdgeLogger } from '../observe/logger.js';
-import { type AnswerKind, type EdgeMetrics } from '../observe/metrics.js';
-import { type Proxy, type ProxyOptions, type ProxyRequest, type ProxyTrace } from '../proxy/proxy.js';
+import { type EdgeMetrics } from '../observe/metrics.js';
+import { type Proxy, type ProxyOptions, type ProxyRequest } from '../proxy/proxy.js';
 import { forwardWebSocket, wantsWebSocket, type WebSocketOutcome } from '../proxy/websocket.js';
 import { type WebSocketClient } from '../proxy/websocket-client.js';
 import { type LiveRoute, type Snapshot } from '../routes/snapshot.js';
@@ -20,8 +19,7 @@ import { forwardToSleepy, isSleepy, type SleepyRoute, upgradeToSleepy } from '..
 import { wakeError } from '../wake/answers.js';
 import { WakeFailed, type Waker } from '../wake/waker.js';
 import { sendError } from './errors.js';
-import { clientAddress, givenRequestId } from './headers.js';
-import { Http2Answer } from './http2-answer.js';
+import { accessEntry, beginExchange, type Exchange, note, protocolOf } from './exchange.js';
 
 /** Seconds after which a visitor of an app that is not running may try again. */
 const RETRY_AFTER = 5;
@@ -41,19 +39,6 @@ export interface HandlerParts {
   onAccess: AccessHook | undefined;
   /** True while the edge is being stopped: connections are not kept. */
   draining: () => boolean;
-}
-
-interface Exchange {
-  began: number;
-  requestId: string;
-  secure: boolean;
-  kind: AnswerKind;
-  host: string | null;
-  url: string;
-  live: LiveRoute | null;
-  trace: ProxyTrace;
-  remote: string;
-  bytesBefore: number;
 }
 
 /** Answers requests: admission, route, then files, replicas or a page of the edge's own. */
@@ -77,7 +62,7 @@ export class RequestHandler {
     connection: Connection,
     settled?: (req: IncomingMessage, res: ServerResponse) => void,
   ): void {
-    const exchange = begin(req, connection.secure, this.parts.onAccess !== undefined);
+    const exchange = beginExchange(req, connection.secure, this.parts.onAccess !== undefined);
     res.on('close', () => {
       settled?.(req, res);
       this.finish(req, res, res.headersSent ? res.statusCode : 499, !res.writableFinished, exchange);
@@ -103,7 +88,7 @@ export class RequestHandler {
   async upgrade(req: IncomingMessage, client: WebSocketClient, connection: Connection): Promise<void> {
     client.stream.on('error', () => undefined);
     const { secure } = connection;
-    const exchange = begin(req, secure, this.parts.onAccess !== undefined);
+    const exchange = beginExchange(req, secure, this.parts.onAccess !== undefined);
     const plainly = (): ServerResponse => {
       const res = client.plainly();
       res.once('close', () =>
@@ -342,32 +327,10 @@ export class RequestHandler {
     exchange: Exchange,
   ): void {
     const took = performance.now() - exchange.began;
-    const isH2 = req.httpVersionMajor > 1;
-    this.parts.metrics.answered(exchange.kind, status, isH2 ? 'h2' : 'h1', took / 1000);
+    this.parts.metrics.answered(exchange.kind, status, protocolOf(req), took / 1000);
     const { onAccess } = this.parts;
     if (!onAccess) return;
-    const route = exchange.live?.route;
-    const entry: AccessEntry = {
-      at: new Date(Date.now() - took).toISOString(),
-      request_id: exchange.requestId,
-      method: req.method ?? '',
-      host: exchange.host,
-      path: exchange.url.split('?', 1)[0]!,
-      secure: exchange.secure,
-      remote: exchange.remote,
-      user_agent: req.headers['user-agent'] ?? null,
-      kind: exchange.kind,
-      status,
-      protocol: isH2 ? 'h2' : 'h1',
-      bytes: isH2 ? bytesOf(res) : Math.max(0, (req.socket.bytesWritten ?? 0) - exchange.bytesBefore),
-      duration_ms: Math.round(took * 1000) / 1000,
-      aborted,
-      account_id: route?.account_id ?? null,
-      app_id: route?.app_id ?? null,
-      build_id: route?.build_id ?? null,
-      replica_id: exchange.trace.replicaId,
-      retries: exchange.trace.retries,
-    };
+    const entry = accessEntry(req, res, exchange, { status, aborted, took });
     try {
       onAccess(entry);
     } catch (error) {
@@ -379,35 +342,7 @@ export class RequestHandler {
 /** For the server's `shouldUpgradeCallback`. */
 export { wantsWebSocket };
 
-/** @param isLogged whether what only the access log needs is looked up */
-function begin(req: IncomingMessage, secure: boolean, isLogged: boolean): Exchange {
-  return {
-    began: performance.now(),
-    requestId: givenRequestId(req) ?? randomUUID(),
-    secure,
-    kind: 'edge',
-    host: null,
-    url: '',
-    live: null,
-    trace: { replicaId: null, retries: 0 },
-    remote: isLogged ? clientAddress(req) : '',
-    bytesBefore: isLogged && req.httpVersionMajor < 2 ? (req.socket.bytesWritten ?? 0) : 0,
-  };
-}
-
-function note(exchange: Exchange, admitted: Admitted, live: LiveRoute | null): void {
-  exchange.host = admitted.host;
-  exchange.url = admitted.url;
-  exchange.live = live;
-  exchange.kind = live?.kind ?? 'edge';
-}
-
 function isPeerGone(error: unknown): boolean {
   const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
   return ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE', 'ERR_STREAM_DESTROYED'].includes(code);
-}
-
-function bytesOf(res: ServerResponse | null): number {
-  const h2: unknown = res;
-  return h2 instanceof Http2Answer ? h2.bytes : 0;
 }

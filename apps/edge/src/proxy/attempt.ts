@@ -9,6 +9,8 @@ import {
 import { cut } from '../http/cut.js';
 import { hasField, responseHeaders, responseTrailers } from '../http/headers.js';
 import { type Replica } from '../routes/snapshot.js';
+import { type Coding, codeAnswer } from './coding.js';
+import { Encoder, encodeShort } from './encoder.js';
 
 /** Up to this size head and body go out as one string: one copy and one system call. */
 const SMALL_BYTES = 8 * 1024;
@@ -24,13 +26,17 @@ export interface Attempted {
 export interface AttemptOwner<T extends Attempted> {
   /** The replica has begun to answer. */
   answered(replica: Replica): void;
+  /** Whether one more answer may be coded now; what is given has to come back. */
+  takeCoder(): boolean;
+  giveCoderBack(): void;
   /** Called once: null when the exchange ended or the client left, otherwise the error. */
   ended(one: T, replica: Replica, error: unknown): void;
 }
 
 /**
  * One request at one replica: passes the answer on as it comes, with back-pressure. The head waits for the first bytes of the
- * body as long as there is something to read, so that a short answer is one packet; a stream's head goes out alone.
+ * body as long as there is something to read, so that a short answer is one packet; a stream's head goes out alone. Text that the
+ * app left plain is coded on its way, if the client takes that.
  */
 export class Attempt<T extends Attempted> implements AnswerHandler {
   private connection: Http1Connection | null = null;
@@ -40,6 +46,9 @@ export class Attempt<T extends Attempted> implements AnswerHandler {
   private held: string | null = null;
   private isHeadOut = false;
   private waitsForDrain = false;
+  private coding: Coding | null = null;
+  /** Made with the first bytes that go out before the last ones have come. */
+  private encoder: Encoder | null = null;
 
   constructor(
     private readonly one: T,
@@ -64,6 +73,7 @@ export class Attempt<T extends Attempted> implements AnswerHandler {
     this.owner.answered(this.replica);
     const out = responseHeaders(fields);
     if (!hasField(out, 'x-request-id')) out.push('X-Request-Id', request.requestId);
+    this.coding = codeAnswer(this.one.req, status, out, () => this.owner.takeCoder());
     // What it throws ends the exchange as an error of the app.
     res.writeHead(status, reason, out as unknown as Record<string, string>);
   }
@@ -86,7 +96,14 @@ export class Attempt<T extends Attempted> implements AnswerHandler {
     const { held } = this;
     this.isHeadOut = true;
     this.held = null;
-    if (held === null) res.end();
+    if (this.encoder !== null) {
+      this.encoder.end();
+      // Answered early: see below.
+      if (!req.complete) req.resume();
+      return;
+    }
+    if (this.coding !== null) res.end(encodeShort(this.coding, Buffer.from(held ?? '', 'latin1')));
+    else if (held === null) res.end();
     else if (req.httpVersionMajor < 2) res.end(held, 'latin1');
     else res.end(Buffer.from(held, 'latin1'));
     // Answered early: the rest of the body is dropped, so that the client's connection goes on.
@@ -107,10 +124,11 @@ export class Attempt<T extends Attempted> implements AnswerHandler {
 
   /** What has come so far goes out. */
   onQuiet(): void {
-    if (this.isHeadOut) return;
+    if (this.isHeadOut) return this.encoder?.flush();
     if (this.held !== null) this.sendHeld();
     else if (this.one.req.method !== 'HEAD') this.one.res.flushHeaders();
     this.isHeadOut = true;
+    this.encoder?.flush();
   }
 
   private sendHeld(): void {
@@ -121,11 +139,32 @@ export class Attempt<T extends Attempted> implements AnswerHandler {
   }
 
   private write(chunk: Buffer): void {
+    if (this.coding !== null) {
+      this.encoder ??= this.makeEncoder(this.coding);
+      if (!this.encoder.write(chunk)) this.connection?.pause();
+      return;
+    }
     if (this.one.res.write(chunk)) return;
     this.connection?.pause();
     if (this.waitsForDrain) return;
     this.waitsForDrain = true;
     this.one.res.once('drain', () => this.drained());
+  }
+
+  private makeEncoder(coding: Coding): Encoder {
+    const { res } = this.one;
+    return new Encoder(coding, res, {
+      drain: () => this.connection?.resume(),
+      end: () => {
+        res.end();
+        this.end(null);
+      },
+      error: (error) => {
+        this.connection?.abort();
+        this.connection = null;
+        this.end(error);
+      },
+    });
   }
 
   private addTrailers(raw: readonly string[]): void {
@@ -152,6 +191,10 @@ export class Attempt<T extends Attempted> implements AnswerHandler {
   private end(error: unknown): void {
     if (this.isOver) return;
     this.isOver = true;
+    if (this.coding !== null) {
+      this.owner.giveCoderBack();
+      this.encoder?.destroy();
+    }
     this.one.res.off('close', this.onClose);
     this.owner.ended(this.one, this.replica, error);
   }

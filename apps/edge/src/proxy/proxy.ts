@@ -53,13 +53,16 @@ export interface ProxyOptions {
   connectTimeoutMs: number;
   /** Milliseconds without the head of an answer (not counted while the request's body is being sent). */
   answerTimeoutMs: number;
+  /** So many answers of apps are given a content coding at once; others go out as the app made them. */
+  codedAnswers: number;
 }
 
-/** Forwards requests to replicas: bodies are streamed both ways with back-pressure, nothing is buffered or re-encoded. */
+/** Forwards requests to replicas: bodies are streamed both ways with back-pressure, nothing is kept. */
 export class Proxy implements AttemptOwner<Forwarding> {
   readonly balancer = new Balancer();
   private readonly reactor: Http1Reactor;
   private readonly pool: Http1Pool<Replica>;
+  private coded = 0;
 
   constructor(
     private readonly options: ProxyOptions,
@@ -175,6 +178,16 @@ export class Proxy implements AttemptOwner<Forwarding> {
 
   answered(replica: Replica): void {
     this.balancer.answered(replica);
+  }
+
+  takeCoder(): boolean {
+    if (this.coded >= this.options.codedAnswers) return false;
+    this.coded++;
+    return true;
+  }
+
+  giveCoderBack(): void {
+    this.coded--;
   }
 
   ended(one: Forwarding, replica: Replica, error: unknown): void {

@@ -29,19 +29,20 @@ const COMPRESSIBLE_BINARY = new Set([
   'image/vnd.microsoft.icon',
 ]);
 
-const isText = (type: string): boolean => type.startsWith('text/') || TEXTUAL.has(type);
+/** @param type a media type without parameters, in lower case */
+export const isTextType = (type: string): boolean => type.startsWith('text/') || TEXTUAL.has(type);
 
 /** Content-Type by file name, with charset where the type is text; unknown names are bytes. */
 export function contentType(name: string): string {
   const type = lookup(name) ?? 'application/octet-stream';
-  return isText(type) ? `${type}; charset=utf-8` : type;
+  return isTextType(type) ? `${type}; charset=utf-8` : type;
 }
 
 /** Whether a file of this type and size (bytes) gets compressed forms. */
 export function isCompressible(type: string, size: number): boolean {
   if (size < MIN_COMPRESS_BYTES || size > MAX_COMPRESS_BYTES) return false;
   const bare = type.split(';', 1)[0]!;
-  return isText(bare) || COMPRESSIBLE_BINARY.has(bare);
+  return isTextType(bare) || COMPRESSIBLE_BINARY.has(bare);
 }
 
 /** Folders whose names the build tools make unique by content. */

@@ -17,6 +17,9 @@ export interface StaticRequest {
   hasBody: boolean;
 }
 
+/** The smaller one first. */
+const PREFERRED: readonly Encoding[] = ['br', 'gzip'];
+
 /**
  * Answers a request from the files of a site: GET and HEAD, conditional and partial, compressed where a compressed form
  * exists. Never sets Access-Control-Allow-Origin.
@@ -101,7 +104,10 @@ async function sendFile(
   const encoding = (
     range && range.kind !== 'whole'
       ? null
-      : chooseEncoding(Array.isArray(accepted) ? accepted.join(',') : accepted, Object.keys(file.encodings))
+      : chooseEncoding(
+          Array.isArray(accepted) ? accepted.join(',') : accepted,
+          PREFERRED.filter((coding) => file.encodings[coding]),
+        )
   ) as Encoding | null;
   const body = encoding ? file.encodings[encoding]! : file;
   const tag = encoding ? `"${file.hash}-${encoding}"` : plainTag;

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type Billing, nano, startBilling } from '../../test/billing.js';
 import { Chance } from '../../test/random.js';
 import { TestRouter } from '../../test/routers.js';
+import { patienceMs } from './recalls.js';
 
 describe('recall of what routers do not use', () => {
   let billing: Billing;
@@ -38,6 +39,16 @@ describe('recall of what routers do not use', () => {
       amount: nano(rubles),
       description: '',
     });
+  /** One answer, for which routers have longer: on a machine that is busy with something else they may not make it in 250 ms. */
+  const granted = async (work: () => ReturnType<Billing['money']>) => {
+    const usual = { ...patienceMs };
+    Object.assign(patienceMs, { idle: 4_000, leased: 4_000 });
+    try {
+      return await work();
+    } finally {
+      Object.assign(patienceMs, usual);
+    }
+  };
   const addsUp = async () =>
     expect((await billing.internal('POST', 'money/reconcile')).body).toMatchObject({
       ok: true,
@@ -50,7 +61,7 @@ describe('recall of what routers do not use', () => {
     await a.take(nano(80));
     await a.renew(0n);
     a.held = BigInt(nano(10));
-    expect((await reserve(account_id, 90)).status).toBe(200);
+    expect((await granted(() => reserve(account_id, 90))).status).toBe(200);
     expect(a.recalls[0]).toEqual({ account_id, key_id: null, except_router_id: null });
     expect(a.amount).toBe(BigInt(nano(10)));
     await addsUp();
@@ -68,11 +79,9 @@ describe('recall of what routers do not use', () => {
       description: '',
       started_at: new Date().toISOString(),
     };
-    const opened = await billing.money('span-open', {
-      ...span,
-      amount_per_month: nano(90),
-      needs_available: nano(90),
-    });
+    const opened = await granted(() =>
+      billing.money('span-open', { ...span, amount_per_month: nano(90), needs_available: nano(90) }),
+    );
     expect(opened.status).toBe(200);
   });
 
@@ -102,7 +111,7 @@ describe('recall of what routers do not use', () => {
     await a.renew(0n);
     await billing.sql('update slice set expires_at = now() where account_id = $1', [account_id]);
     await a.listen();
-    expect((await reserve(account_id, 90)).status).toBe(200);
+    expect((await granted(() => reserve(account_id, 90))).status).toBe(200);
     await addsUp();
   });
 
@@ -112,7 +121,7 @@ describe('recall of what routers do not use', () => {
     await a.take(nano(80));
     // Its requests end right after it has said so.
     await a.renew(BigInt(nano(80)));
-    expect((await reserve(account_id, 90)).status).toBe(200);
+    expect((await granted(() => reserve(account_id, 90))).status).toBe(200);
     await addsUp();
   });
 
@@ -122,12 +131,15 @@ describe('recall of what routers do not use', () => {
     await a.take(nano(40));
     await a.renew(0n);
     a.held = BigInt(nano(5));
-    expect(await b.take(nano(45))).toMatchObject({ status: 200, body: { key: { amount: nano(45) } } });
+    expect(await granted(() => b.take(nano(45)))).toMatchObject({
+      status: 200,
+      body: { key: { amount: nano(45) } },
+    });
     expect(a.recalls[0]).toEqual({ account_id, key_id: key, except_router_id: b.id });
     await b.renew(0n);
     // Now the money is short, not the limit.
     await reserve(account_id, 50);
-    expect((await a.take(nano(4))).status).toBe(200);
+    expect((await granted(() => a.take(nano(4)))).status).toBe(200);
     expect(b.recalls.at(-1)).toMatchObject({ key_id: null, except_router_id: a.id });
     await addsUp();
   });

@@ -6,9 +6,9 @@ import { says } from '../events.js';
 
 /**
  * How long an order waits for routers to return what they do not use, and how often it looks, milliseconds. When they used
- * it all as they last said, which may be seconds ago, a short wait is tried.
+ * it all as they last said, which may be seconds ago, a short wait is tried. Not frozen: a test on a busy machine gives routers longer.
  */
-const patienceMs = { idle: 250, leased: 100 } as const;
+export const patienceMs = { idle: 250, leased: 100 };
 const lookMs = 15;
 /** The same recall is not said again within so long: a thousand orders at once are one recall. Milliseconds. */
 const silenceMs = 50;

@@ -6,6 +6,7 @@ import { type BuildDriver, type BuildIo, type BuildOutcome, type DriverName } fr
 import { type ContainerBuilds } from '../engine/container-builds.js';
 import { type Runs } from '../system/runs.js';
 import { type Toolchain } from '../system/toolchain.js';
+import { type Trash } from '../system/trash.js';
 import { type BuildCache } from './cache/build-cache.js';
 import { Steps } from './steps.js';
 import { BuildFailure } from './tree.js';
@@ -15,6 +16,8 @@ export interface BuildDriverParts {
   runs: Runs;
   tools: Toolchain;
   cache: BuildCache;
+  /** Takes what a build leaves. */
+  trash: Trash;
   /** Builds of Dockerfiles; null: there is no way to ask an engine. */
   containers?: ContainerBuilds | null;
   log: AgentLog;
@@ -37,6 +40,7 @@ export class HostBuildDriver implements BuildDriver {
 
   async start(): Promise<void> {
     await this.parts.host.cleanUp();
+    await this.parts.trash.start();
     await this.parts.cache.start();
     await this.parts.containers?.start();
   }
@@ -76,6 +80,7 @@ export class HostBuildDriver implements BuildDriver {
       return { state: 'error', reason, facts: steps.fetched };
     } finally {
       await sandbox.close();
+      await this.parts.trash.take(run.dir);
       await run.forget();
     }
   }

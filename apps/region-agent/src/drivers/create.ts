@@ -19,6 +19,7 @@ import { ArtifactCache } from '../replicas/artifact-cache.js';
 import { Artifacts } from '../replicas/artifacts.js';
 import { type Runs } from '../system/runs.js';
 import { findToolchain } from '../system/toolchain.js';
+import { Trash } from '../system/trash.js';
 import { Cgroups, findHierarchy } from './local/cgroups.js';
 import { createLocalHosts } from './local/create.js';
 import { imagesFault } from './local/image-tools.js';
@@ -143,9 +144,11 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
   // Now, before the driver's start takes the groups of an earlier agent away.
   await meter.recover((name) => replicas.leftOverCpu?.(name) ?? Promise.resolve(null));
   const parts = { host: replicas, runs, cache, log, meter, graceMs };
+  const trash = new Trash(join(home, 'trash'), log);
   const kept = new BuildCache(
     join(home, 'build-cache'),
     { ...cacheLimits(process.env), ...options.buildCache },
+    trash,
     log,
   );
   const intake = new ImageIntake({
@@ -162,7 +165,7 @@ export async function createDrivers(options: CreateDriversOptions): Promise<Agen
     ...{ dir: join(home, 'engine-builds'), tag: runs.tag },
     groups: new StepGroups(await ownGroups(`${runs.tag}-engine`), `nebo-${runs.tag}-engine`),
   });
-  const made = { host: builds, runs, tools, cache: kept, containers, log };
+  const made = { host: builds, runs, tools, cache: kept, trash, containers, log };
   return {
     builds: new ImageBuildDriver(new HostBuildDriver(choices.builds.driver, made), {
       ...registries,

@@ -1,4 +1,11 @@
 import { type EnvEntry } from '@nebo/contracts';
+import { type EgressProxy } from '@nebo/safe-net';
+import { type Egress } from './types.js';
+
+/** The way out through a proxy of this process; null: it listens at no address. */
+export function egressOf(proxy: EgressProxy): Egress | null {
+  return proxy.url === null ? null : { proxyUrl: proxy.url, door: (address) => proxy.door(address) };
+}
 
 /**
  * Variables that lead HTTP clients, Node's own fetch included, through a proxy.

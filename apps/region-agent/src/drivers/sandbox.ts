@@ -36,7 +36,7 @@ export interface BuildSandbox {
   /** Variables that commands need here: PATH, HOME, the proxy. */
   readonly env: readonly EnvEntry[];
   run(command: SandboxCommand): Promise<SandboxProcess>;
-  /** Ends whatever still runs and removes everything. */
+  /** Ends whatever still runs; the run's folder is its driver's. */
   close(): Promise<void>;
 }
 

@@ -10,6 +10,7 @@ import {
   type VpcFacts,
   type VpcSpec,
 } from '@nebo/contracts';
+import { type EgressDoor } from '@nebo/safe-net';
 import { type BuildCaches } from '../builds/cache/build-cache.js';
 import { type LogWriter } from '../log/log-shipper.js';
 import { type OnDemand } from '../replicas/on-demand.js';
@@ -20,6 +21,8 @@ export type DriverName = 'local' | 'simulated';
 export interface Egress {
   /** `http://host:port` as this process reaches it. */
   proxyUrl: string;
+  /** Has it listen at an address of this host, for a run that can reach nothing else. */
+  door(address: string): Promise<EgressDoor>;
 }
 
 /** Blobs of the control plane. */

@@ -180,22 +180,16 @@ export class ContainerBuilds {
   /** Nothing of the host: no bind mounts, no privileges, no host network are even words of this call. */
   private query(name: string, engine: Engine, traces: BuildTraces, args: Record<string, string>) {
     const { limits, tag, engines } = this.parts;
-    const ulimits = [
-      { Name: 'fsize', Soft: limits.diskBytes, Hard: limits.diskBytes },
-      { Name: 'core', Soft: 0, Hard: 0 },
-    ];
     return {
       ...{ t: traces.image, dockerfile: 'Dockerfile', rm: '1', forcerm: '1', q: '0' },
       // The engine's cache is shared by all that it builds: what one app's build left must not come into another's.
       nocache: '1',
-      ...(engine.kind === 'podman' ? { layers: '0' } : {}),
       buildargs: JSON.stringify(args),
       labels: JSON.stringify({ 'nebo.agent': tag, 'nebo.build': name }),
       ...{ memory: String(limits.memoryBytes), memswap: String(limits.memoryBytes) },
       ...{ cpuperiod: '100000', cpuquota: String(Math.round(limits.cpus * 100_000)) },
       networkmode: engines.settings.network,
-      ulimits: JSON.stringify(ulimits),
-      extrahosts: traces.extraHost,
+      ...inWordsOf(engine.kind, { fsize: limits.diskBytes, core: 0 }, traces.extraHost),
     };
   }
 
@@ -237,6 +231,26 @@ export class ContainerBuilds {
       this.parts.log.warn({ image: traces.image, error: String(error) }, 'a build is left in the engine');
     }
   }
+}
+
+/**
+ * What the two engines do not take in the same form; with the other's each answers 400 without a word.
+ * @param ulimits of each step, by name
+ * @param extraHost `name:address`
+ */
+function inWordsOf(kind: Engine['kind'], ulimits: Readonly<Record<string, number>>, extraHost: string) {
+  const limits = Object.entries(ulimits);
+  if (kind === 'docker')
+    return {
+      ulimits: JSON.stringify(limits.map(([Name, value]) => ({ Name, Soft: value, Hard: value }))),
+      extrahosts: extraHost,
+    };
+  return {
+    ulimits: JSON.stringify(limits.map(([name, value]) => `${name}=${value}:${value}`)),
+    extrahosts: JSON.stringify([extraHost]),
+    // No image for each step: `nocache` alone keeps them.
+    layers: '0',
+  };
 }
 
 /** What programs say then. */

@@ -4,6 +4,12 @@ import { type BuildLimits } from '../drivers/create.js';
 import { type Cgroups } from '../drivers/local/cgroups.js';
 import { type Engine } from './engines.js';
 
+interface Info {
+  CgroupDriver?: string;
+  /** `name=seccomp,…`, `name=rootless` … */
+  SecurityOptions?: string[];
+}
+
 /** The group above the containers of one build. */
 export interface StepGroup {
   /** For the engine's `cgroupparent`. */
@@ -26,11 +32,12 @@ export class StepGroups {
     private readonly root = '/sys/fs/cgroup',
   ) {}
 
-  /** Null where the engine makes groups in a way of its own (by systemd, in another machine). */
+  /** Null where the engine makes groups in a way of its own (by systemd, in another machine) or may not use ours (rootless). */
   async open(engine: Engine, name: string, limits: BuildLimits): Promise<StepGroup | null> {
-    if (this.cgroups === null || engine.kind !== 'docker') return null;
-    const info = await engine.client.json<{ CgroupDriver?: string }>('GET', '/info');
-    if (info?.CgroupDriver !== 'cgroupfs') return null;
+    if (this.cgroups === null) return null;
+    const info = await engine.client.json<Info>('GET', '/info');
+    const rootless = info?.SecurityOptions?.some((option) => option.includes('rootless'));
+    if (info?.CgroupDriver !== 'cgroupfs' || rootless) return null;
     await this.cgroups.create(name, limits);
     return { path: join('/', this.base, name) };
   }

@@ -18,6 +18,7 @@ import {
   readSettings,
 } from './manifest.js';
 import { Registry } from './registry.js';
+import { loginFor } from './registry-login.js';
 
 /** Layers that are pulled at a time. */
 const pulledAtOnce = 3;
@@ -55,7 +56,7 @@ export class ImagePull {
   ) {
     const { client, allow, signal, pauseMs } = parts;
     this.registry = new Registry(source.name, {
-      ...{ client, allow, signal },
+      ...{ client, allow, signal, login: loginFor(source, (line) => parts.say(line)) },
       ...(pauseMs === undefined ? {} : { pauseMs }),
     });
   }

@@ -11,6 +11,16 @@ import {
 import { Backoff, sleep } from '../system/timing.js';
 import { ImageFailure, told } from './image-failure.js';
 import { type Descriptor, manifestTypes, maxDocumentBytes } from './manifest.js';
+import {
+  collect,
+  documentMs,
+  header,
+  maxRefusal,
+  Passing,
+  RegistryAccess,
+  retryAfter,
+} from './registry-access.js';
+import { type Login } from './registry-login.js';
 
 /** Where the default registry is asked, whose name is another host's. */
 const hosts: Readonly<Record<string, string>> = { 'docker.io': 'registry-1.docker.io' };
@@ -19,12 +29,9 @@ export const registryPorts: readonly number[] = [443, 5000, 5050, 8443];
 
 const tries = 4;
 const longestPauseMs = 60_000;
-const documentMs = 30_000;
 const blobMs = 20 * 60_000;
 /** So long nothing of a blob may come, milliseconds. */
 const idleMs = 60_000;
-/** What refusals that a registry sends are read up to. */
-const maxRefusal = 64 * 1024;
 
 export interface RegistryParts {
   /** Guarded: no private address unless the operator names it. */
@@ -32,23 +39,26 @@ export interface RegistryParts {
   /** Hosts of the operator, which may be asked without TLS. */
   allow: AllowList;
   signal: AbortSignal;
+  /** Who asks; null: anybody. */
+  login: Login | null;
   /** First pause between two tries, milliseconds; default 500. */
   pauseMs?: number;
 }
 
 type Answer = SafeResponse<Readable>;
 
-/** The repository of one image at its registry, by the distribution protocol (version 2), as anybody may read it. */
+/** The repository of one image at its registry, read by the distribution protocol (version 2). */
 export class Registry {
   private readonly host: string;
   private scheme: 'https' | 'http' = 'https';
-  private token: string | null = null;
+  private readonly access: RegistryAccess;
 
   constructor(
     private readonly reference: ImageReference,
     private readonly parts: RegistryParts,
   ) {
     this.host = hosts[reference.registry] ?? reference.registry;
+    this.access = new RegistryAccess(this.host, reference.repository, parts);
   }
 
   /**
@@ -166,7 +176,7 @@ export class Registry {
     const answer = await this.send(path, how);
     if (answer.status !== 401) return this.judged(answer, what);
     answer.body.on('error', () => undefined).destroy();
-    this.token = await this.fetchToken(header(answer, 'www-authenticate'), what);
+    await this.access.meet(header(answer, 'www-authenticate'), what);
     return this.judged(await this.send(path, how), what);
   }
 
@@ -174,7 +184,7 @@ export class Registry {
     const request = {
       ...how,
       signal: signal ? AbortSignal.any([signal, this.parts.signal]) : this.parts.signal,
-      headers: { ...headers, ...(this.token === null ? {} : { authorization: `Bearer ${this.token}` }) },
+      headers: { ...headers, ...this.access.headers },
     };
     const url = () => `${this.scheme}://${this.host}/v2/${this.reference.repository}/${path}`;
     try {
@@ -202,7 +212,7 @@ export class Registry {
   private async judged(answer: Answer, what: string): Promise<Answer> {
     const { status } = answer;
     if (status === 200) return answer;
-    const reason = await reasonOf(answer);
+    const reason = told(this.access.redact(await reasonOf(answer)));
     const says = reason === '' ? `answers ${status}` : `says "${reason}" (${status})`;
     if (status === 429)
       throw new Passing(
@@ -216,58 +226,8 @@ export class Registry {
       );
     if (status === 404) throw new ImageFailure(`There is no ${what}: the registry ${says}.`);
     if (status === 401 || status === 403)
-      throw new ImageFailure(
-        `The registry does not give ${what}: it ${says}. Either it is not there or it is private; only public images can be used.`,
-      );
+      throw new ImageFailure(`The registry does not give ${what}: it ${says}. ${this.access.advice}`);
     throw new ImageFailure(`The registry ${this.host} gives no ${what}: it ${says}.`);
-  }
-
-  /** Asks for a token that reads this repository, as the registry's challenge says. */
-  private async fetchToken(challenge: string, what: string): Promise<string> {
-    const refused = (why: string) =>
-      new ImageFailure(`The registry does not give ${what} to everybody: ${why}.`);
-    if (!/^bearer\s/i.test(challenge))
-      throw refused('it wants a user name and password, and only public images can be used');
-    const said = new Map(
-      [...challenge.matchAll(/([a-z_]+)="([^"]*)"/gi)].map(([, name, value]) => [
-        name!.toLowerCase(),
-        value!,
-      ]),
-    );
-    const realm = said.get('realm') ?? '';
-    if (!URL.canParse(realm)) throw refused('it names no place that gives tokens');
-    const url = new URL(realm);
-    if (said.has('service')) url.searchParams.set('service', said.get('service')!);
-    url.searchParams.set('scope', `repository:${this.reference.repository}:pull`);
-    const answer = await this.askForToken(url);
-    if (answer.status === 429 || answer.status >= 500)
-      throw new Passing(
-        `${url.host}, which gives tokens for ${this.host}, answers ${answer.status}.`,
-        retryAfter(answer),
-      );
-    const text = await collect(answer.body);
-    if (answer.status !== 200) throw refused(`${url.host} gives no token for it (${answer.status})`);
-    try {
-      const { token, access_token } = JSON.parse(text.toString('utf8')) as Record<string, unknown>;
-      const found = token ?? access_token;
-      if (typeof found === 'string' && /^[\x21-\x7e]{1,16384}$/.test(found)) return found;
-    } catch {
-      // Said below.
-    }
-    throw refused(`${url.host} answers without a token`);
-  }
-
-  private async askForToken(url: URL): Promise<Answer> {
-    const { client, signal } = this.parts;
-    try {
-      return await client.stream(url, { signal, maxBytes: maxRefusal, timeoutMs: documentMs });
-    } catch (error) {
-      if (error instanceof SafeNetRefused)
-        throw new ImageFailure(
-          `The registry ${this.host} sends for a token to ${told(url.host)}, which cannot be asked: ${error.message}.`,
-        );
-      throw error;
-    }
   }
 }
 
@@ -278,37 +238,7 @@ interface How {
   signal?: AbortSignal;
 }
 
-/** A refusal that may be gone a moment later. */
-class Passing extends Error {
-  constructor(
-    message: string,
-    /** Milliseconds that the registry asked for. */
-    readonly afterMs: number | null,
-  ) {
-    super(message);
-  }
-}
-
-const header = ({ headers }: Answer, name: string): string => {
-  const value = headers[name];
-  return (Array.isArray(value) ? value[0] : value) ?? '';
-};
-
-/** `Retry-After` as seconds or a date. */
-function retryAfter(answer: Answer): number | null {
-  const text = header(answer, 'retry-after');
-  if (text === '') return null;
-  const ms = /^\d{1,6}$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now();
-  return Number.isFinite(ms) ? Math.max(0, ms) : null;
-}
-
-async function collect(body: Readable): Promise<Buffer> {
-  const parts: Buffer[] = [];
-  for await (const part of body) parts.push(part as Buffer);
-  return Buffer.concat(parts);
-}
-
-/** What a registry says of a refusal: `{"errors": [{"code", "message"}]}`; empty when it says nothing that can be read. */
+/** What a registry says of a refusal, word by word: `{"errors": [{"code", "message"}]}`; empty when nothing of it can be read. */
 async function reasonOf({ body }: Answer): Promise<string> {
   let size = 0;
   const parts: Buffer[] = [];
@@ -321,9 +251,7 @@ async function reasonOf({ body }: Answer): Promise<string> {
     const { errors } = JSON.parse(Buffer.concat(parts).toString('utf8')) as { errors?: unknown };
     const [first] = Array.isArray(errors) ? (errors as unknown[]) : [];
     const { message, code } = (first ?? {}) as { message?: unknown; code?: unknown };
-    return told(
-      typeof message === 'string' && message !== '' ? message : typeof code === 'string' ? code : '',
-    );
+    return typeof message === 'string' && message !== '' ? message : typeof code === 'string' ? code : '';
   } catch {
     return '';
   }

@@ -135,6 +135,9 @@ is: not by an upgrade, nor by an install after an uninstall or after an install 
 {{- if and $v.certificates.acmeEmail (not $v.certificates.acmeDirectory) -}}
   {{- fail "certificates.acmeEmail needs certificates.acmeDirectory: without a directory the edge's own authority makes all certificates" -}}
 {{- end -}}
+{{- if and $v.certificates.accountBinding.existingSecret (not $v.certificates.acmeDirectory) -}}
+  {{- fail "certificates.accountBinding needs certificates.acmeDirectory: it is a customer's key at that authority" -}}
+{{- end -}}
 {{- if and $v.ingress.enabled (not (or $v.ingress.api.host $v.ingress.ai.host)) -}}
   {{- fail "ingress.api.host or ingress.ai.host is required with ingress.enabled" -}}
 {{- end -}}

@@ -95,6 +95,10 @@ seccompProfile:
 - name: NEBO_ACME_EMAIL
   value: {{ . | quote }}
 {{- end }}
+{{- with $values.certificates.accountBinding.existingSecret }}
+{{ include "nebo.fromSecret" (list "NEBO_ACME_EAB_KID" . "eab-kid") }}
+{{ include "nebo.fromSecret" (list "NEBO_ACME_EAB_KEY" . "eab-key") }}
+{{- end }}
 {{- with $values.edge.addresses }}
 - name: NEBO_EDGE_ADDRESSES
   value: {{ join "," . | quote }}

@@ -1,4 +1,4 @@
-import type { RegionCapacity } from '../agent.js';
+import type { RegionCapacity } from '../agent/machines.js';
 
 /** A region, as services see it. `GET /internal/v1/regions` at compute. */
 export interface RegionInfo {

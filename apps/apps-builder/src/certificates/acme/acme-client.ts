@@ -1,6 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import { type SafeClient, SafeNetFailed, SafeNetRefused } from '@nebo/safe-net';
 import { AcmeError, retryAfter, sentenceOf } from './acme-error.js';
+import { type AccountBinding, boundBy } from './binding.js';
 import { signedRequest } from './jws.js';
 
 /** One exchange at most, milliseconds: a step of a lifecycle waits for it. */
@@ -49,13 +50,20 @@ export class AcmeClient {
 
   /**
    * Registers a key; one that is known answers with its account.
+   * @param binding for authorities that take only their customers
    * @returns the account's address
    * @throws AcmeError
    */
-  async register(key: KeyObject, email: string | null): Promise<string> {
-    const { headers } = await this.post({ key, url: null }, await this.place('newAccount'), {
+  async register(
+    key: KeyObject,
+    email: string | null,
+    binding: AccountBinding | null = null,
+  ): Promise<string> {
+    const url = await this.place('newAccount');
+    const { headers } = await this.post({ key, url: null }, url, {
       termsOfServiceAgreed: true,
       ...(email === null ? {} : { contact: [`mailto:${email}`] }),
+      ...(binding === null ? {} : { externalAccountBinding: boundBy(binding, key, url) }),
     });
     return this.location(headers);
   }

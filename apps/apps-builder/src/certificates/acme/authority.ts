@@ -90,7 +90,8 @@ export class Authority {
     const row = await this.row();
     const key = this.open(row);
     if (row.url !== null) return { key, url: row.url };
-    const url = await client.register(key, this.settings.acmeEmail);
+    const { acmeEmail, acmeBinding } = this.settings;
+    const url = await client.register(key, acmeEmail, acmeBinding);
     await this.write('update acme_account set url = $2 where directory = $1', url);
     return { key, url };
   }

@@ -9,7 +9,7 @@ export function newKeyPem(): string {
 }
 
 /** The public half as a JSON Web Key, its members in the order of RFC 7638. */
-function publicJwk(key: KeyObject): { crv: string; kty: string; x: string; y: string } {
+export function publicJwk(key: KeyObject): { crv: string; kty: string; x: string; y: string } {
   const { crv, kty, x, y } = createPublicKey(key).export({ format: 'jwk' });
   return { crv: crv!, kty: kty!, x: x!, y: y! };
 }

@@ -3,6 +3,7 @@ import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/
 import { join } from 'node:path';
 import { type AgentLog } from '../../agent-log.js';
 import { diskUsed } from '../../system/disk.js';
+import { type Trash } from '../../system/trash.js';
 
 /** What the caches of one host may take, bytes. */
 export interface CacheLimits {
@@ -85,6 +86,7 @@ export class BuildCache implements BuildCaches {
   constructor(
     private readonly dir: string,
     private readonly limits: CacheLimits,
+    private readonly trash: Trash,
     private readonly log: AgentLog,
   ) {}
 
@@ -95,7 +97,8 @@ export class BuildCache implements BuildCaches {
     for (const name of await this.names()) {
       const note = await this.note(name);
       for (const entry of await readdir(join(this.dir, name)))
-        if (dataFolder.test(entry) && entry !== note?.data) await this.drop(join(this.dir, name, entry));
+        if (dataFolder.test(entry) && entry !== note?.data)
+          await this.trash.take(join(this.dir, name, entry));
     }
   }
 
@@ -140,7 +143,7 @@ export class BuildCache implements BuildCaches {
       await this.write(name, {
         ...{ label, account_id: owner.account_id, app_id: owner.app_id, data, parts, used_at: Date.now() },
       });
-      if (before) await this.drop(join(home, before.data));
+      if (before) await this.trash.take(join(home, before.data));
       const sizes = Object.fromEntries(Object.entries(parts).map(([part, { bytes }]) => [part, bytes]));
       await this.shrink(name);
       return { bytes: sum(parts), parts: sizes, dropped };
@@ -168,7 +171,7 @@ export class BuildCache implements BuildCaches {
     const dropped: string[] = [];
     while (sum(parts) > this.limits.appBytes) {
       const [largest] = Object.entries(parts).sort(([, a], [, b]) => b.bytes - a.bytes);
-      await this.drop(join(dir, largest![0]));
+      await this.trash.take(join(dir, largest![0]));
       delete parts[largest![0]];
       dropped.push(largest![0]);
     }
@@ -199,7 +202,7 @@ export class BuildCache implements BuildCaches {
     if (!note) return;
     // The note first: without it nothing of the folder is taken for a cache.
     await rm(this.noteFile(name), { force: true });
-    await this.drop(join(this.dir, name));
+    await this.trash.take(join(this.dir, name));
   }
 
   private async names(): Promise<string[]> {
@@ -225,11 +228,6 @@ export class BuildCache implements BuildCaches {
     await rename(`${file}.new`, file);
   }
 
-  /** Folders that a tool made read-only go too. */
-  private async drop(path: string): Promise<void> {
-    await removeTree(path);
-  }
-
   private inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
     const turn = (this.turns.get(name) ?? Promise.resolve()).then(work);
     const settled = turn.catch(() => undefined);
@@ -246,20 +244,3 @@ const sum = (parts: Readonly<Record<string, { bytes: number }>>): number =>
 
 const folderOf = ({ account_id, app_id }: CacheOwner): string =>
   createHash('sha256').update(`${account_id}\0${app_id}`).digest('hex').slice(0, 32);
-
-/** Removes a tree; Go's modules lie in folders that even their owner cannot write. */
-export async function removeTree(path: string): Promise<void> {
-  try {
-    await rm(path, { recursive: true, force: true });
-  } catch (error) {
-    if (!['EACCES', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
-    await makeWritable(path);
-    await rm(path, { recursive: true, force: true });
-  }
-}
-
-async function makeWritable(path: string): Promise<void> {
-  await chmod(path, 0o700);
-  for (const entry of await readdir(path, { withFileTypes: true }))
-    if (entry.isDirectory()) await makeWritable(join(path, entry.name));
-}

@@ -2,9 +2,10 @@ import { execFile } from 'node:child_process';
 import { lstat, mkdir, readdir, rename } from 'node:fs/promises';
 import { dirname, join, posix } from 'node:path';
 import { promisify } from 'node:util';
+import { removeTree } from '../../system/trash.js';
 import { type BuildPlan } from '../plan.js';
 import { type SourceTree } from '../tree.js';
-import { type BuildCache, type CacheOwner, type CachePart, type Kept, removeTree } from './build-cache.js';
+import { type BuildCache, type CacheOwner, type CachePart, type Kept } from './build-cache.js';
 
 const execute = promisify(execFile);
 

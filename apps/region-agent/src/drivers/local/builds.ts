@@ -18,6 +18,9 @@ import { type RunNetwork } from './networks.js';
 import { languagesInside } from './languages.js';
 import { type Slot } from './slots.js';
 
+/** No disk of today takes more than this, bytes in a millisecond (2 GB/s). */
+const writtenPerMs = 2_000_000;
+
 /** Builds in a sandbox without a network, except to the guarded proxy where there is one. */
 export class LocalBuildHost implements BuildHost {
   readonly isolated = true;
@@ -143,7 +146,6 @@ class LocalBuild implements BuildSandbox {
   async close(): Promise<void> {
     await Promise.all([...this.running].map((child) => child.stop(0)));
     await this.held.release();
-    await this.run_.forget();
   }
 
   private diskWords(): string {
@@ -153,16 +155,19 @@ class LocalBuild implements BuildSandbox {
   /** Looks at clock and disk until a limit is broken (its words) or the signal fires (null). */
   private async watch(signal: AbortSignal): Promise<string | null> {
     const { limits } = this.parts;
-    let wait = 500;
+    let wait = Math.max(500, Math.min(10_000, limits.diskBytes / writtenPerMs));
     try {
       for (;;) {
         const left = this.held.until - Date.now();
         if (left <= 0) return `took longer than ${Math.round(limits.wallMs / 1000)} s`;
         await sleep(Math.min(left, wait), signal);
         const began = performance.now();
-        if ((await diskUsed(join(this.run_.dir, 'work'))) > limits.diskBytes) return this.diskWords();
-        // Counting many small files takes time of the build's own processors: at most a twentieth.
-        wait = Math.max(500, Math.min(10_000, 20 * (performance.now() - began)));
+        const used = await diskUsed(join(this.run_.dir, 'work'));
+        if (used > limits.diskBytes) return this.diskWords();
+        // Counting many small files takes time of the build's own processors: at most a twentieth, and not before what is
+        // left can have been written.
+        const counting = 20 * (performance.now() - began);
+        wait = Math.max(500, Math.min(10_000, Math.max(counting, (limits.diskBytes - used) / writtenPerMs)));
       }
     } catch (error) {
       if (isAbort(error)) return null;

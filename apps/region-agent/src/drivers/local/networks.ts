@@ -1,6 +1,6 @@
-import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { type PortSpec } from '@nebo/contracts';
+import { type EgressDoor } from '@nebo/safe-net';
 import { signal } from '../../system/processes.js';
 import { rangeOf } from '../address-book.js';
 import { type Egress, type PortPlugs } from '../types.js';
@@ -90,10 +90,10 @@ export class Networks {
     const namespace = `nebo-${this.tag}-${run}`;
     // Interface names have at most 15 characters.
     const link = `nb${run.slice(0, 10)}`;
-    let bridge: Bridge | null = null;
+    let door: EgressDoor | null = null;
     const joins = port !== null && this.plugs !== null;
     const close = async () => {
-      bridge?.close();
+      await door?.close();
       // The link goes with its namespace in any case.
       if (joins) await this.plugs!.leave(port).catch(() => undefined);
       await this.remove(namespace);
@@ -111,15 +111,16 @@ export class Networks {
         ['ip', '-n', namespace, '-batch', '-'],
         `link set lo up\naddr add ${slot.address}/30 dev eth0\nlink set eth0 up\n`,
       );
-      if (this.egress) bridge = await openBridge(slot.hostAddress, this.egress.proxyUrl);
+      // The run sees nothing of the host's loopback, so the proxy comes to its link.
+      door = (await this.egress?.door(slot.hostAddress)) ?? null;
+      const proxyPort = door && Number(new URL(door.url).port);
       // Beside each other: nothing runs inside before both are done.
       const both = await Promise.allSettled([
-        tool(['ip', 'netns', 'exec', namespace, 'nft', '-f', '-'], rules(slot, bridge?.port ?? null, port)),
+        tool(['ip', 'netns', 'exec', namespace, 'nft', '-f', '-'], rules(slot, proxyPort, port)),
         joins ? this.plugs!.join(port, { namespace, device: vpcDevice }, signal) : undefined,
       ]);
       for (const one of both) if (one.status === 'rejected') throw one.reason;
-      const proxyUrl = bridge ? `http://${slot.hostAddress}:${bridge.port}` : null;
-      return { namespace, slot, proxyUrl, close };
+      return { namespace, slot, proxyUrl: door?.url ?? null, close };
     } catch (error) {
       await close();
       throw error;
@@ -142,40 +143,4 @@ export class Networks {
     for (const pid of pids.split('\n')) if (/^[1-9]\d*$/.test(pid)) signal(Number(pid), 'SIGKILL');
     await tool(['ip', 'netns', 'del', namespace]).catch(() => undefined);
   }
-}
-
-interface Bridge {
-  port: number;
-  close(): void;
-}
-
-/** The proxy listens on the host's loopback, which the run does not see: this carries its bytes there. */
-async function openBridge(address: string, proxyUrl: string): Promise<Bridge> {
-  const target = new URL(proxyUrl);
-  const port = Number(target.port || 80);
-  const open = new Set<Socket>();
-  const server: Server = createServer((socket) => {
-    const onward = connect({ host: target.hostname, port });
-    for (const end of [socket, onward]) {
-      open.add(end);
-      end.on('error', () => undefined);
-      end.once('close', () => {
-        open.delete(end);
-        socket.destroy();
-        onward.destroy();
-      });
-    }
-    socket.pipe(onward).pipe(socket);
-  });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, address, resolve);
-  });
-  return {
-    port: (server.address() as AddressInfo).port,
-    close: () => {
-      server.close();
-      for (const socket of open) socket.destroy();
-    },
-  };
 }

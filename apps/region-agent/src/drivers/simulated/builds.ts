@@ -29,7 +29,6 @@ export class SimulatedBuildHost implements BuildHost {
       run: (command) => this.start(run, command, running, until),
       close: async () => {
         await Promise.all([...running].map((child) => child.stop(0)));
-        await run.forget();
       },
     };
   }
