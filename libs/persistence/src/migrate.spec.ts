@@ -113,16 +113,21 @@ describe('database', () => {
   });
 
   it('begins on another connection when those at hand were cut while they lay idle', async () => {
-    await Promise.all(Array.from({ length: 6 }, () => database.query('select pg_sleep(0.05)')));
+    // A role and a pool of its own: a connection that was cut and has not said so yet would be the next test's.
+    const url = await freshDatabase();
+    await migrate(url, [{ schema: 'cut', migrations: [commonMigrations], password: 'pw' }]);
+    const own = new Database({ url: roleUrl(url, 'cut', 'pw'), schema: 'cut' });
+    await Promise.all(Array.from({ length: 6 }, () => own.query('select pg_sleep(0.05)')));
     // In one process, PostgreSQL's word of it may come before or after the next use: both must go well.
     for (let round = 0; round < 5; round += 1) {
-      await database.transaction((tx) =>
+      await own.transaction((tx) =>
         tx.query(
           'select pg_terminate_backend(pid) from pg_stat_activity where usename = current_user and pid <> pg_backend_pid()',
         ),
       );
-      expect(await database.transaction((tx) => tx.query('select 1 as one'))).toEqual([{ one: 1 }]);
+      expect(await own.transaction((tx) => tx.query('select 1 as one'))).toEqual([{ one: 1 }]);
     }
+    await own.close();
   });
 
   it('sets the account for the transaction only', async () => {
