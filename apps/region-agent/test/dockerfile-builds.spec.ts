@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type ArtifactFacts, type BuildSpec, type ReplicaFacts, type ReplicaSpec } from '@nebo/contracts';
 import { findBusybox, OwnEngine, ownEngineMissing } from '@nebo/test-kit';
 import { eventually, localMissing, stage, type Stage } from './agent-kit.js';
@@ -30,7 +31,7 @@ for (const [kind, missing] of kinds)
       beforeAll(async () => {
         engine = await OwnEngine.start(kind);
         const root = await mkdtemp(join(tmpdir(), 'nebo-base-'));
-        for (const name of ['bin', 'etc', 'tmp', 'www']) await mkdir(join(root, name));
+        for (const name of ['bin', 'etc', 'tmp', 'www', 'data']) await mkdir(join(root, name));
         await writeFile(join(root, 'bin/busybox'), busybox.found!);
         await chmod(join(root, 'bin/busybox'), 0o755);
         for (const name of ['sh', 'cat', 'echo', 'sleep', 'ls', 'dd', 'httpd', 'id', 'wget', 'seq'])
@@ -200,13 +201,34 @@ for (const [kind, missing] of kinds)
           expect(existsSync(`/sys/fs/cgroup/${controller}/nebo-${homeTag(on.home)}-engine`)).toBe(false);
       }, 60_000);
 
-      // Podman does not say what a step writes (docs/builds.md).
-      if (kind === 'docker')
-        it('a step that fills the disk by many files is ended', async () => {
-          const fill = 'for i in $(seq 1 12); do dd if=/dev/zero of=/$i bs=1M count=10; done';
-          const id = await want({ Dockerfile: `FROM base:1\nRUN ${fill} && sleep 600\n` });
+      it.each([
+        ['on top of its image', '/'],
+        ['in a volume', '/data/'],
+      ])(
+        'a step that fills the disk by many files, %s, is ended',
+        async (_where, dir) => {
+          const fill = `for i in $(seq 1 12); do dd if=/dev/zero of=${dir}$i bs=1M count=10; done`;
+          const id = await want({ Dockerfile: `FROM base:1\nVOLUME /data\nRUN ${fill} && sleep 600\n` });
           expect((await end(id, 'error')).reason).toBe('build: A step wrote more than 64 MB.');
-        }, 60_000);
+        },
+        60_000,
+      );
+
+      it('of an engine that was killed in the middle of a build nothing is left once it is back', async () => {
+        const id = await want({ Dockerfile: 'FROM base:1\nRUN echo runs now && sleep 600\n' });
+        await eventually(() => log(id).includes('\nruns now'), 30_000);
+        await eventually(async () => (await engine.things()).length > before.length, 30_000);
+        // The watch has seen it by then.
+        await sleep(1_000);
+        await engine.kill();
+        expect((await end(id, 'error')).reason).toMatch(
+          /container engine of this region does not answer any more/,
+        );
+        await engine.up();
+        expect((await engine.things()).length).toBeGreaterThan(before.length);
+        await end(await want({ Dockerfile: 'FROM base:1\nRUN exit 1\n' }), 'error');
+        await eventually(async () => (await engine.things()).length === before.length, 30_000);
+      }, 120_000);
 
       it('a step that is cancelled ends at once, with its container', async () => {
         const id = await want({ Dockerfile: 'FROM base:1\nRUN echo runs now && sleep 600\n' });

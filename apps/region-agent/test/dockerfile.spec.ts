@@ -49,7 +49,11 @@ describe('a Dockerfile', () => {
     'ADD \\\n  http://10.0.0.1/x /x',
     'ONBUILD ADD http://10.0.0.1/x /x',
     'RUN --network=host id',
-    'RUN --mount=type=cache --network=container:x id',
+    'RUN --mount=type=cache,target=/x id',
+    'RUN --mount=type=bind,from=base,target=/x id',
+    'RUN --network=none \\\n --mount=type=secret,id=x id',
+    'ONBUILD RUN --mount=type=cache,target=/x id',
+    'RUN --network=container:x id',
     'RUN --security=insecure id',
     // Whoever takes ` for the end of a continued line sees another file.
     '# escape=\\\nRUN x `\nADD http://10.0.0.1/x /x',

@@ -6,14 +6,22 @@ import { join } from 'node:path';
 
 type Handler = (request: IncomingMessage, response: ServerResponse, query: URLSearchParams) => unknown;
 
+interface DoubleContainer {
+  created: number;
+  extraHosts: string[];
+  state?: { Running: boolean; Pid: number };
+  /** Bytes that it has written. */
+  size?: number;
+}
+
 /** Something that speaks an engine's API and builds nothing: for what a real one does not do on demand. */
 export class EngineDouble {
   /** `DELETE` and other calls that change something, as `METHOD path`. */
   readonly calls: string[] = [];
-  readonly containers = new Map<string, { created: number; extraHosts: string[] }>();
+  readonly containers = new Map<string, DoubleContainer>();
   readonly images = new Map<string, { tags: string[]; created: number }>();
-  /** What `/info` says; null: it is asked in vain. */
-  info: Record<string, unknown> | null = null;
+  /** What `/info` says. */
+  info: Record<string, unknown> = {};
   /** What a build does. */
   onBuild: Handler = (_request, response) => response.end();
   onExport: Handler = (_request, response) => response.end();
@@ -59,7 +67,7 @@ export class EngineDouble {
     };
     if (pathname === '/_ping') return void response.end('OK');
     if (pathname === '/version') return say(200, { Version: '1.2.3', Os: 'linux', Components: [] });
-    if (pathname === '/info' && this.info) return say(200, this.info);
+    if (pathname === '/info') return say(200, this.info);
     if (pathname === '/build') return void this.onBuild(request, response, searchParams);
     if (/^\/images\/.*\/get$/.test(pathname)) return void this.onExport(request, response, searchParams);
     if (pathname === '/containers/json')
@@ -75,7 +83,11 @@ export class EngineDouble {
       return say(200, []);
     }
     const container = kind === 'containers' ? this.containers.get(id!) : undefined;
-    if (container) return say(200, { HostConfig: { ExtraHosts: container.extraHosts } });
+    if (container) {
+      const { extraHosts, state, size = 0 } = container;
+      const sizes = searchParams.get('size') === '1' ? { SizeRw: size, SizeRootFs: size } : {};
+      return say(200, { HostConfig: { ExtraHosts: extraHosts }, State: state, ...sizes });
+    }
     const image = kind === 'images' ? this.images.get(id!) : undefined;
     if (image) return say(200, { RepoTags: image.tags, Created: new Date(image.created).toISOString() });
     say(404, { message: 'no such thing' });

@@ -1,4 +1,5 @@
-import { execFile, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, open, readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { request } from 'node:http';
@@ -15,6 +16,8 @@ interface Kind {
   package: string;
   /** @param dir of its own @param group above those of its containers */
   argv(dir: string, socket: string, group: string): string[];
+  /** Path of the list of all its containers, those of builds too. */
+  containers: string;
 }
 
 const kinds: Record<OwnEngineKind, Kind> = {
@@ -27,16 +30,26 @@ const kinds: Record<OwnEngineKind, Kind> = {
       // Not among the groups of an engine that the machine has.
       ...['--cgroup-parent', group, '--host', `unix://${socket}`],
     ],
+    containers: '/containers/json?all=1',
   },
   podman: {
     // crun, which it would take, refuses hosts that mount groups of both versions.
     programs: ['/usr/bin/podman', '/usr/sbin/runc', '/usr/bin/unshare'],
     package: 'podman, and runc',
     argv: (dir, socket) => [
-      ...['podman', '--root', join(dir, 'data'), '--runroot', join(dir, 'run'), '--storage-driver', 'vfs'],
+      ...[
+        'podman',
+        '--root',
+        join(dir, 'data'),
+        '--runroot',
+        join(dir, 'run'),
+        '--storage-driver',
+        'overlay',
+      ],
       ...['--cgroup-manager', 'cgroupfs', '--events-backend', 'none', '--runtime', '/usr/sbin/runc'],
       ...['system', 'service', '--time', '0', `unix://${socket}`],
     ],
+    containers: '/v4.0.0/libpod/containers/json?all=true&external=true',
   },
 };
 const startMs = 60_000;
@@ -53,42 +66,63 @@ export function ownEngineMissing(kind: OwnEngineKind = 'docker'): string | null 
  * network.
  */
 export class OwnEngine {
+  readonly socket: string;
+  private readonly group: string;
+  private daemon: ChildProcess | null = null;
+
   private constructor(
-    readonly socket: string,
-    private readonly end: () => Promise<void>,
-  ) {}
+    private readonly kind: OwnEngineKind,
+    private readonly dir: string,
+  ) {
+    this.socket = join(dir, 'docker.sock');
+    this.group = `/${basename(dir)}`;
+  }
 
   /** @throws Error with the daemon's last words when it does not come up */
   static async start(kind: OwnEngineKind = 'docker'): Promise<OwnEngine> {
-    const dir = await mkdtemp(join(tmpdir(), 'nebo-engine-'));
-    const socket = join(dir, 'docker.sock');
+    const engine = new OwnEngine(kind, await mkdtemp(join(tmpdir(), 'nebo-engine-')));
+    await engine.up();
+    return engine;
+  }
+
+  /** Starts the daemon, also again after `kill`. */
+  async up(): Promise<void> {
+    const { dir, kind, socket, group } = this;
     const log = await open(join(dir, 'log'), 'a');
     // --kill-child: whatever ends this process ends the daemon, its containers and their mounts with the namespaces.
     const flags = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
-    const group = `/${basename(dir)}`;
     const argv = kinds[kind].argv(dir, socket, group);
     const daemon = spawn('unshare', [...flags, ...argv], { stdio: ['ignore', log.fd, log.fd] });
-    const exited = new Promise<void>((resolve) => daemon.once('exit', () => resolve()));
+    this.daemon = daemon;
     await log.close();
-    const engine = new OwnEngine(socket, async () => {
-      daemon.kill('SIGKILL');
-      await exited;
-      for (const controller of await readdir('/sys/fs/cgroup'))
-        await rmdir(join('/sys/fs/cgroup', controller, group)).catch(() => undefined);
-      await rmdir(join('/sys/fs/cgroup', group)).catch(() => undefined);
-      await rm(dir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
-    });
     for (const until = Date.now() + startMs; ; await sleep(100)) {
-      if ((await engine.call('GET', '/_ping')).status === 200) return engine;
+      if ((await this.call('GET', '/_ping')).status === 200) return;
       if (daemon.exitCode === null && Date.now() < until) continue;
       const words = await readFile(join(dir, 'log'), 'utf8');
-      await engine.stop();
+      await this.stop();
       throw new Error(`${kind} did not start: ${words.split('\n').slice(-6).join('\n')}`);
     }
   }
 
-  stop(): Promise<void> {
-    return this.end();
+  /** As when the machine loses power, for the engine: what it stored stays. */
+  async kill(): Promise<void> {
+    const { daemon } = this;
+    this.daemon = null;
+    if (!daemon || daemon.exitCode !== null || daemon.signalCode !== null) return;
+    const exited = once(daemon, 'exit');
+    daemon.kill('SIGKILL');
+    await exited;
+    // What it wrote of itself would keep the next one from starting.
+    for (const path of [join(this.dir, 'pid'), this.socket]) await rm(path, { force: true });
+  }
+
+  /** Ends it and removes all of it. */
+  async stop(): Promise<void> {
+    await this.kill();
+    for (const controller of await readdir('/sys/fs/cgroup'))
+      await rmdir(join('/sys/fs/cgroup', controller, this.group)).catch(() => undefined);
+    await rmdir(join('/sys/fs/cgroup', this.group)).catch(() => undefined);
+    await rm(this.dir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 
   /** One request to its API; status 0 when nobody answers. */
@@ -124,6 +158,6 @@ export class OwnEngine {
   async things(): Promise<string[]> {
     const list = async (path: string) =>
       (JSON.parse((await this.call('GET', path)).text) as { Id: string }[]).map(({ Id }) => Id);
-    return [...(await list('/containers/json?all=1')), ...(await list('/images/json?all=1'))].sort();
+    return [...(await list(kinds[this.kind].containers)), ...(await list('/images/json?all=1'))].sort();
   }
 }

@@ -1,4 +1,8 @@
-import { InvalidImageReference, parseImageReference } from '@nebo/contracts/image-reference';
+import {
+  type ImageReference,
+  InvalidImageReference,
+  parseImageReference,
+} from '@nebo/contracts/image-reference';
 import { type AllowList, checkAddress, checkUrl, defaultLookup, SafeNetRefused } from '@nebo/safe-net';
 import { BuildFailure } from '../builds/tree.js';
 import { told } from '../images/image-failure.js';
@@ -24,7 +28,9 @@ interface Inspected {
  * @throws BuildFailure with a sentence for the user
  */
 export async function pullBase(image: string, parts: BaseParts): Promise<void> {
-  const found = (await inspect(image, parts)) ?? (await pulled(image, parts));
+  // First of all: Podman takes names of files and folders of its host for images too (`dir:/etc`).
+  const reference = referenceOf(image);
+  const found = (await inspect(image, parts)) ?? (await pulled(image, reference, parts));
   checkTriggers(told(image), found.Config?.OnBuild ?? []);
 }
 
@@ -37,16 +43,16 @@ async function inspect(image: string, { client, signal }: BaseParts): Promise<In
   }
 }
 
-async function pulled(image: string, parts: BaseParts): Promise<Inspected> {
+async function pulled(image: string, reference: ImageReference, parts: BaseParts): Promise<Inspected> {
   const { client, signal } = parts;
-  const { registry, repository, tag, digest } = referenceOf(image);
+  const { registry, repository, tag, digest } = reference;
   await checkRegistry(registry, parts.allow, signal);
   parts.output(Buffer.from(`pulling ${image}\n`));
   let problem: string | null = null;
   const reader = new ProgressReader({
     text: (text) => parts.output(Buffer.from(text)),
     image: () => undefined,
-    container: () => undefined,
+    step: () => undefined,
     error: (message) => (problem = message),
   });
   try {
@@ -65,7 +71,7 @@ async function pulled(image: string, parts: BaseParts): Promise<Inspected> {
   );
 }
 
-function referenceOf(image: string) {
+function referenceOf(image: string): ImageReference {
   try {
     return parseImageReference(image);
   } catch (error) {

@@ -14,13 +14,14 @@ import { architectureOf } from '../images/manifest.js';
 import { pullBase } from './base-images.js';
 import { EngineGone, EngineRefused } from './client.js';
 import { readDockerfile } from './dockerfile.js';
+import { type EngineInfo, engineInfo } from './engine-info.js';
 import { type ContainerEngines, type Engine } from './engines.js';
 import { IgnoreFile } from './ignore-file.js';
 import { storeImageArchive } from './image-archive.js';
 import { ProgressReader } from './progress.js';
 import { type StepGroup, type StepGroups } from './step-groups.js';
+import { StepWatch, unboundWords } from './step-watch.js';
 import { BuildTraces } from './traces.js';
-import { watchDisk } from './watch-disk.js';
 
 export interface ContainerBuildParts {
   engines: ContainerEngines;
@@ -101,8 +102,9 @@ export class ContainerBuilds {
     const traces = BuildTraces.begin(dir, tag, order.name);
     this.active.add(order.name);
     try {
-      const group = await this.parts.groups.open(engine, order.name, this.parts.limits);
-      await order.step('build', () => this.run(order, engine, traces, group));
+      const info = await engineInfo(engine.client);
+      const group = await this.parts.groups.open(info, order.name, this.parts.limits);
+      await order.step('build', () => this.run(order, engine, traces, { info, group }));
       return await order.step('export', () => this.take(order, engine, traces));
     } finally {
       await this.clear(traces, engine);
@@ -114,16 +116,20 @@ export class ContainerBuilds {
     order: ContainerOrder,
     engine: Engine,
     traces: BuildTraces,
-    group: StepGroup | null,
+    { info, group }: { info: EngineInfo; group: StepGroup | null },
   ): Promise<void> {
     const { spec, io, say } = order;
     const { client } = engine;
+    const { groups, limits } = this.parts;
+    const { named: lenient, network } = this.parts.engines.settings;
+    // Podman shows no container of a build, so there is nothing to hold on to.
+    if (group === null && engine.kind === 'podman' && !lenient) throw new BuildFailure(unboundWords);
     const tree = new SourceTree(order.context);
     const text = await tree.read('Dockerfile');
     if (text === null) throw new BuildFailure('The Dockerfile cannot be read: it is larger than 2 MB.');
     const values = new Map(spec.env.map(({ name, value }) => [name, value]));
     const file = readDockerfile(text, values);
-    say(`by ${engine.words}, network of its steps: ${this.parts.engines.settings.network}`);
+    say(`by ${engine.words}, network of its steps: ${network}`);
     const { allow } = this.parts;
     for (const image of file.images)
       await pullBase(image, { client, allow, signal: io.signal, output: order.output });
@@ -132,18 +138,24 @@ export class ContainerBuilds {
     const args = Object.fromEntries([...values].filter(([name]) => file.args.has(name)));
     const failure = new AbortController();
     const signal = AbortSignal.any([io.signal, failure.signal]);
-    const seen = { error: null as string | null, container: null as string | null, forks: false };
+    const seen = { error: null as string | null, forks: false };
+    const bound = groups.bound.bind(groups);
+    const steps = { client, group, bound, storage: info.layers, lenient };
+    const watch = new StepWatch(
+      { ...steps, containers: () => traces.containers(client), wrote: (folder) => traces.wrote(folder) },
+      limits,
+    );
     const reader = new ProgressReader({
       text: (part) => {
         order.output(Buffer.from(part));
         seen.forks ||= forkRefused.test(part);
       },
       image: (id) => traces.made(id),
-      container: (id) => (seen.container = id),
+      step: () => watch.nudge(),
       error: (message) => (seen.error = message),
     });
-    const watch = watchDisk(client, () => seen.container, this.parts.limits.diskBytes, signal);
-    void watch.then((words) => words !== null && failure.abort(new BuildFailure(words)));
+    const watched = watch.run(signal);
+    void watched.then((words) => words !== null && failure.abort(new BuildFailure(words)));
     try {
       const query = { ...this.query(order.name, engine, traces, args), cgroupparent: group?.path };
       const answer = await client.open('POST', '/build', { query, body: packed, signal });
@@ -154,12 +166,12 @@ export class ContainerBuilds {
       reader.end();
     } finally {
       failure.abort();
-      await watch;
+      await watched;
     }
     if (seen.error === null) return;
     // The kernel counts refused forks in the container's own group, which is gone by now.
     const processes =
-      group && seen.forks ? ` It may have started more than ${this.parts.limits.processes} processes.` : '';
+      seen.forks && watch.holds ? ` It may have started more than ${limits.processes} processes.` : '';
     throw new BuildFailure(`${this.errorWords(seen.error)}${processes}`);
   }
 
@@ -222,9 +234,9 @@ export class ContainerBuilds {
   }
 
   /** An engine that went cannot be asked; what is left in it goes when it is back. */
-  private async clear(traces: BuildTraces, { client }: Engine): Promise<void> {
+  private async clear(traces: BuildTraces, engine: Engine): Promise<void> {
     try {
-      await traces.remove(client);
+      await traces.remove(engine);
       // Behind the containers, which are in it.
       await this.parts.groups.remove(traces.name);
     } catch (error) {

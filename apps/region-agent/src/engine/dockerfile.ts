@@ -56,9 +56,9 @@ export function readDockerfile(text: string, values: ReadonlyMap<string, string>
       inStage = true;
       stage += 1;
     }
-    if (word === 'COPY' || word === 'RUN')
+    if (word === 'COPY')
       for (const flag of flagsOf(rest)) {
-        const [, from] = /^--(?:from=|mount=(?:.*,)?from=)([^,]+)/.exec(flag) ?? [];
+        const [, from] = /^--from=(.+)$/i.exec(flag) ?? [];
         if (from) use(from);
       }
   }
@@ -87,9 +87,15 @@ function checkInstruction({ line, word, rest }: Instruction, where = `line ${lin
         'Put the file into the source, or fetch it in a RUN. A source must not begin with a variable either.',
     );
   if (word !== 'RUN') return;
-  for (const flag of flagsOf(rest))
+  for (const flag of flagsOf(rest)) {
+    // Podman's caches are one for all that it builds, and folders of the host have been reached by its other kinds.
+    if (/^--mount/i.test(flag))
+      throw new BuildFailure(
+        `${where}: RUN ${flag} is not done here: what an engine keeps for it, it keeps for all that it builds. Leave --mount out.`,
+      );
     if (/^--(security|device|privileged)/i.test(flag) || /^--network=(?!none$|default$)/i.test(flag))
       throw new BuildFailure(`${where}: RUN ${flag} is not allowed here.`);
+  }
 }
 
 /** All words of ADD but the last, as the engine reads them: without quotes and escapes. */

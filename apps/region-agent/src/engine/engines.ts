@@ -72,11 +72,6 @@ export class ContainerEngines {
     const [now, before] = [found?.client.socket ?? null, this.present?.client.socket ?? null];
     if (now !== before && found)
       this.log.info({ socket: now }, `${found.words} answers: Dockerfiles are built`);
-    if (now !== before && found?.kind === 'podman')
-      this.log.warn(
-        { socket: now },
-        'Podman does not say what a step of a build writes: only each file is bounded',
-      );
     if (now !== before && !found)
       this.log.warn({ socket: before }, 'the container engine went: builds of Dockerfiles fail');
     this.present = found;

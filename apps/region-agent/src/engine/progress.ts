@@ -7,8 +7,8 @@ export interface Progress {
   text(text: string): void;
   /** A step has left this image. */
   image(id: string): void;
-  /** A step runs in this container. */
-  container(id: string): void;
+  /** A step begins to run, by what is told. */
+  step(): void;
   /** The build has failed, with the engine's reason. */
   error(message: string): void;
 }
@@ -64,8 +64,7 @@ export class ProgressReader {
   private stream(text: string): void {
     this.told.text(text);
     if (/^step \d+\/\d+ ?:/i.test(text)) this.inFrom = /^step \d+\/\d+ ?: *from\b/i.test(text);
-    const [, running] = /^ ---> Running in ([0-9a-f]{12,64})\s*$/m.exec(text) ?? [];
-    if (running) this.told.container(running);
+    if (/^ ---> Running in |^step \d+\/\d+ ?: *run\b/im.test(text)) this.told.step();
     const [, made] = /^ ?--->? ([0-9a-f]{12,64})\s*$/m.exec(text) ?? [];
     // What stands behind FROM is somebody else's image.
     if (made && !this.inFrom) this.told.image(made);

@@ -4,6 +4,8 @@ import { join } from 'node:path';
 export interface EngineSettings {
   /** Unix sockets in the order in which they are tried; empty: none is looked for. */
   sockets: readonly string[];
+  /** Whether the operator named the engine: then it builds even where its steps cannot be held to the limits. */
+  named: boolean;
   /** Network of the engine that `RUN` steps have; `none`: no network. */
   network: string;
 }
@@ -22,7 +24,8 @@ export function engineSettings(env: Record<string, string | undefined>): EngineS
     throw new Error(
       `NEBO_CONTAINER_ENGINE_NETWORK must be "none" or the name of a network of the engine, not "${network}"`,
     );
-  return { sockets: socketsOf(env), network };
+  const named = Boolean(env['NEBO_CONTAINER_ENGINE']?.trim());
+  return { sockets: socketsOf(env), named, network };
 }
 
 function socketsOf(env: Record<string, string | undefined>): string[] {

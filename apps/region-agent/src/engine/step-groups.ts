@@ -1,23 +1,19 @@
-import { readdir, rmdir } from 'node:fs/promises';
+import { readdir, readFile, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type BuildLimits } from '../drivers/create.js';
 import { type Cgroups } from '../drivers/local/cgroups.js';
-import { type Engine } from './engines.js';
-
-interface Info {
-  CgroupDriver?: string;
-  /** `name=seccomp,…`, `name=rootless` … */
-  SecurityOptions?: string[];
-}
+import { type EngineInfo } from './engine-info.js';
 
 /** The group above the containers of one build. */
 export interface StepGroup {
   /** For the engine's `cgroupparent`. */
   path: string;
+  /** Processes in it and below it, as this host counts them. */
+  pids(): Promise<number[]>;
 }
 
 /**
- * Control groups that the containers of a build are put below: an engine's interface has no limit on processes, and bounds each step
+ * Control groups of the containers of a build: an engine's interface has no limit on processes, and bounds each step
  * by itself only.
  */
 export class StepGroups {
@@ -33,13 +29,24 @@ export class StepGroups {
   ) {}
 
   /** Null where the engine makes groups in a way of its own (by systemd, in another machine) or may not use ours (rootless). */
-  async open(engine: Engine, name: string, limits: BuildLimits): Promise<StepGroup | null> {
-    if (this.cgroups === null) return null;
-    const info = await engine.client.json<Info>('GET', '/info');
-    const rootless = info?.SecurityOptions?.some((option) => option.includes('rootless'));
-    if (info?.CgroupDriver !== 'cgroupfs' || rootless) return null;
-    await this.cgroups.create(name, limits);
-    return { path: join('/', this.base, name) };
+  async open({ takesGroups }: EngineInfo, name: string, limits: BuildLimits): Promise<StepGroup | null> {
+    const { cgroups } = this;
+    if (cgroups === null || !takesGroups) return null;
+    await cgroups.create(name, limits);
+    return { path: join('/', this.base, name), pids: () => cgroups.processes(name) };
+  }
+
+  /**
+   * Bounds the processes of a container whose group the engine has made itself.
+   * @param pid of its first process, as the engine says it
+   * @param id of the container, whole: its group is named by it
+   * @returns whether that process is this host's and its group could be bounded
+   */
+  async bound(pid: number, id: string, processes: number): Promise<boolean> {
+    if (this.cgroups === null || !(pid > 0)) return false;
+    // An engine in another machine counts its processes there: what has this number here is somebody else's.
+    const text = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
+    return this.cgroups.limitProcesses(text, id, processes).catch(() => false);
   }
 
   /** Removes it and what the engine has made of its name beside; not there is fine. */

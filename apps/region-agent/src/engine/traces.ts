@@ -2,6 +2,9 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { basename, join } from 'node:path';
 import { sleep } from '../system/timing.js';
 import { type EngineClient, EngineRefused } from './client.js';
+import { engineInfo } from './engine-info.js';
+import { type Engine } from './engines.js';
+import { workingContainers } from './working-containers.js';
 
 /** What one build has made in the engine; on disk, so that the next agent can remove what a killed one left. */
 interface Traces {
@@ -13,6 +16,8 @@ interface Traces {
   began: number;
   /** Images without a name that steps have left. */
   made: string[];
+  /** Folders of the engine that steps have written into. */
+  folders: string[];
 }
 
 interface ListedContainer {
@@ -39,7 +44,7 @@ export class BuildTraces {
     const began = Math.floor(Date.now() / 1000) - slackSeconds;
     const image = `nebo-build/${tag}:${name}`;
     const traces = new BuildTraces(join(dir, `${name}.json`), {
-      ...{ image, mark: `${name}.nebo-build`, began, made: [] },
+      ...{ image, mark: `${name}.nebo-build`, began, made: [], folders: [] },
     });
     traces.write();
     return traces;
@@ -53,7 +58,9 @@ export class BuildTraces {
       if (!name.endsWith('.json') || active.has(name.slice(0, -'.json'.length))) continue;
       const file = join(dir, name);
       try {
-        found.push(new BuildTraces(file, JSON.parse(readFileSync(file, 'utf8')) as Traces));
+        const traces = JSON.parse(readFileSync(file, 'utf8')) as Traces;
+        // Notes of an agent of before know no folders.
+        found.push(new BuildTraces(file, { ...traces, folders: traces.folders ?? [] }));
       } catch {
         // Killed while it was written for the first time: the engine had not heard of it.
         rmSync(file, { force: true });
@@ -77,8 +84,16 @@ export class BuildTraces {
   }
 
   made(id: string): void {
-    if (this.traces.made.includes(id)) return;
-    this.traces.made.push(id);
+    this.note(this.traces.made, id);
+  }
+
+  wrote(folder: string): void {
+    this.note(this.traces.folders, folder);
+  }
+
+  private note(list: string[], item: string): void {
+    if (list.includes(item)) return;
+    list.push(item);
     this.write();
   }
 
@@ -87,7 +102,7 @@ export class BuildTraces {
    * too: nothing is removed that does not look like this build's.
    * @throws EngineGone; what is left is removed another time then
    */
-  async remove(client: EngineClient): Promise<void> {
+  async remove({ client, kind }: Engine): Promise<void> {
     // A build that was called off may still begin a container while it ends.
     for (let quiet = 0; quiet < 2;) {
       const own = await this.containers(client);
@@ -96,13 +111,22 @@ export class BuildTraces {
       quiet = own.length === 0 ? quiet + 1 : 0;
       if (quiet === 1) await sleep(50);
     }
+    if (kind === 'podman') await this.removeWorking(client);
     await tolerant(client.json('DELETE', `/images/${this.image}`, { query: { force: '1' } }));
     for (const id of [...this.traces.made].reverse())
       if (await this.isOwn(client, id)) await tolerant(client.json('DELETE', `/images/${id}`));
     rmSync(this.file, { force: true });
   }
 
-  private async containers(client: EngineClient): Promise<string[]> {
+  /** Those that Podman builds in; it removes them itself unless it was killed meanwhile. */
+  private async removeWorking(client: EngineClient): Promise<void> {
+    const { root } = await engineInfo(client);
+    for (const id of root === null ? [] : await workingContainers(root, this.traces.folders))
+      await tolerant(client.json('DELETE', `/v4.0.0/libpod/containers/${id}`, { query: { force: 'true' } }));
+  }
+
+  /** Whole ids of containers that are of this build: the line that they have was the engine's before a step could write. */
+  async containers(client: EngineClient): Promise<string[]> {
     const all = await client.json<ListedContainer[]>('GET', '/containers/json', { query: { all: '1' } });
     const own: string[] = [];
     for (const { Id, Created } of all ?? []) {

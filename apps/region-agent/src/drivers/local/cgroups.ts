@@ -103,6 +103,34 @@ export class Cgroups {
     return Number(form.exec(text.trim())?.[1] ?? 0);
   }
 
+  /** Processes in the group of this name and in those that others have made below it. */
+  async processes(name: string): Promise<number[]> {
+    const within = async (folder: string): Promise<string> => {
+      const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
+      const below = entries.filter((entry) => entry.isDirectory()).map((entry) => join(folder, entry.name));
+      const own = readFile(join(folder, 'cgroup.procs'), 'utf8').catch(() => '');
+      return (await Promise.all([own, ...below.map(within)])).join('\n');
+    };
+    return pidsIn(await within(this.folder('pids', name)));
+  }
+
+  /**
+   * Bounds the processes of a group that somebody else has made.
+   * @param membership text of /proc/PID/cgroup of a process in it
+   * @param name that a folder of its path must have in it
+   * @returns whether there is one
+   */
+  async limitProcesses(membership: string, name: string, processes: number): Promise<boolean> {
+    for (const line of membership.split('\n')) {
+      const [, list = '', path = ''] = /^\d+:([^:]*):(\/.*)$/.exec(line) ?? [];
+      if (this.version === 1 ? !list.split(',').includes('pids') : list !== '') continue;
+      if (!path.includes(name) || path.split('/').includes('..')) return false;
+      await writeFile(join(this.hierarchy.roots.pids, path, 'pids.max'), String(processes));
+      return true;
+    }
+    return false;
+  }
+
   /** Ends and removes the group of this name, which may have been made by an earlier agent. */
   drop(name: string): Promise<void> {
     return this.remove(this.folders(name));
@@ -176,7 +204,7 @@ export class Cgroups {
     for (const folder of folders)
       for (;;) {
         const text = await readFile(join(folder, 'cgroup.procs'), 'utf8').catch(() => '');
-        for (const pid of text.split('\n')) if (/^[1-9]\d*$/.test(pid)) signal(Number(pid), 'SIGKILL');
+        for (const pid of pidsIn(text)) signal(pid, 'SIGKILL');
         const gone = await rmdir(folder).then(
           () => true,
           async () => !(await stat(folder).catch(() => null)),
@@ -186,3 +214,10 @@ export class Cgroups {
       }
   }
 }
+
+/** Of a text like that of `cgroup.procs`; a process of another namespace is a 0 there. */
+const pidsIn = (text: string): number[] =>
+  text
+    .split('\n')
+    .filter((line) => /^[1-9]\d*$/.test(line))
+    .map(Number);
