@@ -211,7 +211,10 @@ describe('the main job', () => {
     }, 60_000);
     const { body } = await api.get(`/apps/${app.id}/builds/${broken.id}`);
     expect(body.error ?? body.boot_error).toMatch(/\S/);
-    expect((await page(host)).text).toContain('hello from a Node server');
+    expect(await page(host)).toMatchObject({
+      status: 200,
+      text: expect.stringContaining('hello from a Node server'),
+    });
   });
 
   it('hostile and wrong uploads are refused and leave the app as it was', async () => {

@@ -193,8 +193,28 @@ for (const driver of drivers) {
         expect(on.plane.lines('replica-web')).toContain('listening, key ********');
         on.plane.want('web', 2, replica, true);
         expect(await on.plane.see('web', 'gone')).toMatchObject({ generation: 2 });
-        await expect(ask('web')).rejects.toThrow();
+        // Nobody else's machine answers in its place, wherever the host's default route leads.
+        const { host, port } = seen.facts as unknown as ReplicaFacts;
+        await expect(fetch(`http://${host}:${port}/`)).rejects.toMatchObject({
+          cause: { code: driver === 'local' ? 'EHOSTUNREACH' : 'ECONNREFUSED', address: host, port },
+        });
         expect(await readdir(join(on.home, 'runs'))).toEqual([]);
+      });
+
+      it('one that ends at once is never ready, however often it is started and looked at', async () => {
+        const states: (string | null)[] = [];
+        const stop = setInterval(() => states.push(on.plane.latest('brief')?.state ?? null), 2);
+        on.plane.want(
+          'brief',
+          1,
+          await replicaOf(on.plane, 'brief', 'process.exit(7)', { readiness_path: '' }),
+        );
+        const { reason } = await on.plane.see('brief', 'failed');
+        clearInterval(stop);
+        expect(reason).toMatch(/^exited with code 7/);
+        expect(states).not.toContain('ready');
+        expect(on.plane.latest('brief')!.facts).toMatchObject({ ready_at: null, crashes: 3 });
+        on.plane.forget('replica', 'brief');
       });
 
       it('without a path: ready as soon as the port accepts', async () => {

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type LogBatch } from '@nebo/contracts';
@@ -9,7 +9,7 @@ import { mask, Redactor } from '../src/log/redact.js';
 import { secretForms } from '../src/log/secret-forms.js';
 import { envFile } from '../src/drivers/local/bwrap.js';
 import { parseDrivers, probeDrivers } from '../src/drivers/probe.js';
-import { slotAt } from '../src/drivers/local/slots.js';
+import { slotAt, Slots } from '../src/drivers/local/slots.js';
 
 function split(chunks: (string | Buffer)[], secrets: string[] = [], cap?: number): string[] {
   const lines: string[] = [];
@@ -202,6 +202,26 @@ describe('small parts', () => {
   it('takes addresses from 100.96.0.0/12 and a user for each', () => {
     expect(slotAt(0)).toMatchObject({ hostAddress: '100.96.0.1', address: '100.96.0.2', uid: 200_000 });
     expect(slotAt(2 ** 18 - 1)).toMatchObject({ hostAddress: '100.111.255.253', address: '100.111.255.254' });
+  });
+
+  it('goes on where the agent before it was, so that no address leads to another app at once', async () => {
+    const dir = join(await mkdtemp(join(tmpdir(), 'nebo-slots-')), 'slots');
+    const free = () => false;
+    const first = new Slots(dir, 'a');
+    const numbers = [first.acquire(free), first.acquire(free)].map(({ number }) => number);
+    // Killed, or stopped: the slots are free again.
+    const second = new Slots(dir, 'a');
+    second.releaseAll();
+    const next = (number: number) => (number + 1) % 2 ** 18;
+    const third = second.acquire(free);
+    expect([numbers[1], third.number]).toEqual([next(numbers[0]!), next(numbers[1]!)]);
+    expect(await readdir(dir)).toEqual([String(third.number)]);
+    // What cannot be read is as if it were not there.
+    await writeFile(`${dir}.next`, '12345678');
+    expect(new Slots(dir, 'a').acquire((address) => address === slotAt(numbers[0]!).hostAddress).number).toBe(
+      numbers[1],
+    );
+    await rm(join(dir, '..'), { recursive: true });
   });
 
   it('reads NEBO_DRIVERS and refuses what it cannot do', async () => {

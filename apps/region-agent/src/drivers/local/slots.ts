@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** A user id, and a /30 of addresses, for one run. */
@@ -13,7 +13,9 @@ export interface Slot {
   address: string;
 }
 
-/** 100.96.0.0/12 in pieces of four addresses. */
+/** What slots have their addresses from. */
+export const slotRange = '100.96.0.0/12';
+/** It in pieces of four addresses. */
 const slots = 2 ** 18;
 const firstUid = 200_000;
 const base = (100 << 24) | (96 << 16);
@@ -26,16 +28,21 @@ export function slotAt(number: number): Slot {
   return { number, uid: firstUid + number, hostAddress: dotted(net + 1), address: dotted(net + 2) };
 }
 
-/** Slots of one agent, held on disk; each agent of a host begins at another place, by its tag. */
+/**
+ * Slots of one agent, held on disk; each agent of a host begins at another place, by its tag, and the next agent of the same home goes on
+ * where the one before it was: an edge that has not heard of a restart must not find another app at an address that it knows.
+ */
 export class Slots {
   private next: number;
+  private readonly file: string;
 
   constructor(
     private readonly dir: string,
     tag: string,
   ) {
     mkdirSync(dir, { recursive: true, mode: 0o700 });
-    this.next = createHash('sha256').update(tag).digest().readUInt32BE(0) % slots;
+    this.file = `${dir}.next`;
+    this.next = this.noted() ?? createHash('sha256').update(tag).digest().readUInt32BE(0) % slots;
   }
 
   /** Takes a free slot. `taken` says whether an address is in use on this host for something else. */
@@ -45,10 +52,12 @@ export class Slots {
       const slot = slotAt(this.next);
       this.next = (this.next + 1) % slots;
       if (held.has(String(slot.number)) || taken(slot.hostAddress)) continue;
+      // Before it is taken: killed in between, one is left out.
+      this.note();
       writeFileSync(join(this.dir, String(slot.number)), '', { flag: 'wx' });
       return slot;
     }
-    throw new Error('No address of 100.96.0.0/12 is free');
+    throw new Error(`No address of ${slotRange} is free`);
   }
 
   release(slot: Slot): void {
@@ -58,5 +67,19 @@ export class Slots {
   /** An earlier agent's slots are free once its processes have been ended. */
   releaseAll(): void {
     for (const name of readdirSync(this.dir)) rmSync(join(this.dir, name), { force: true });
+  }
+
+  private noted(): number | null {
+    try {
+      const text = readFileSync(this.file, 'utf8');
+      return /^\d{1,6}$/.test(text) ? Number(text) % slots : null;
+    } catch {
+      return null;
+    }
+  }
+
+  private note(): void {
+    writeFileSync(`${this.file}.new`, String(this.next), { mode: 0o600 });
+    renameSync(`${this.file}.new`, this.file);
   }
 }
