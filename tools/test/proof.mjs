@@ -139,6 +139,13 @@ const proofs = {
     shown: (n) =>
       `the name server answers as knot does over ${n} random zones, 40 questions each, UDP and TCP, any size; ${100 * n} mutated packets get a correct answer or none; 32 writers on one zone make no duplicate and lose no change, its serial grows by one for each`,
   },
+  cgroups: {
+    project: 'apps/region-agent',
+    specs: ['test/cgroup-v2.spec.ts'],
+    size: 1,
+    shown: () =>
+      `a Linux of its own with control groups of version 2 alone: memory, processes and processor time of a run are bounded and the broken limit is told, a group that somebody else made is bounded by a process of it, all that ran in a group ends with it, and the same inside a container whose own group has the agent in it`,
+  },
   fixtures: {
     project: 'apps/region-agent',
     specs: ['test/fixtures.spec.ts'],

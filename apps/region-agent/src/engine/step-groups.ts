@@ -1,4 +1,4 @@
-import { readdir, readFile, rmdir } from 'node:fs/promises';
+import { readdir, readFile, readlink, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type BuildLimits } from '../drivers/create.js';
 import { type Cgroups } from '../drivers/local/cgroups.js';
@@ -31,7 +31,7 @@ export class StepGroups {
   /** Null where the engine makes groups in a way of its own (by systemd, in another machine) or may not use ours (rootless). */
   async open({ takesGroups }: EngineInfo, name: string, limits: BuildLimits): Promise<StepGroup | null> {
     const { cgroups } = this;
-    if (cgroups === null || !takesGroups) return null;
+    if (cgroups === null || !takesGroups || !(await seesAllGroups())) return null;
     await cgroups.create(name, limits);
     return { path: join('/', this.base, name), pids: () => cgroups.processes(name) };
   }
@@ -58,3 +58,9 @@ export class StepGroups {
     await rmdir(join(this.root, dirname(join(this.base, name)))).catch(() => undefined);
   }
 }
+
+/** An agent in a container may have a view of groups of its own: what it makes there has another path for the engine. */
+const seesAllGroups = async (): Promise<boolean> =>
+  (await readlink('/proc/self/ns/cgroup').catch(() => initialGroups)) === initialGroups;
+/** The kernel's first namespace of groups has always this number (PROC_CGROUP_INIT_INO). */
+const initialGroups = 'cgroup:[4026531835]';

@@ -189,14 +189,31 @@ export class Cgroups {
   }
 
   private async limitV2(name: string, limits: GroupLimits): Promise<void> {
-    const hand = '+cpu +memory +pids';
-    await writeFile(join(this.hierarchy.roots.cpu, 'cgroup.subtree_control'), hand);
-    await writeFile(join(this.base('cpu'), 'cgroup.subtree_control'), hand);
+    await this.handDown(this.hierarchy.roots.cpu);
+    await this.handDown(this.base('cpu'));
     const set = (file: string, value: string) => writeFile(join(this.folder('cpu', name), file), value);
     await set('cpu.max', `${Math.max(1_000, Math.round(limits.cpus * 100_000))} 100000`);
     await set('memory.max', String(limits.memoryBytes));
     await set('memory.swap.max', '0').catch(() => undefined);
     await set('pids.max', String(limits.processes));
+  }
+
+  /**
+   * Lets groups below a v2 group have the controllers. A container's own root is no root for the kernel: it may have processes or such
+   * groups, not both (cgroup-v2, "no internal process constraint"), so what runs there moves into a group beside ours.
+   */
+  private async handDown(folder: string): Promise<void> {
+    for (let left = 5; ; left -= 1)
+      try {
+        return await writeFile(join(folder, 'cgroup.subtree_control'), '+cpu +memory +pids');
+      } catch (error) {
+        if (left === 0 || (error as NodeJS.ErrnoException).code !== 'EBUSY') throw error;
+        const beside = join(folder, 'nebo-host');
+        await mkdir(beside, { recursive: true });
+        // One that has just ended cannot be moved; one that has just begun is, in the next turn.
+        for (const pid of pidsIn(await readFile(join(folder, 'cgroup.procs'), 'utf8')))
+          await writeFile(join(beside, 'cgroup.procs'), String(pid)).catch(() => undefined);
+      }
   }
 
   private async remove(folders: readonly string[]): Promise<void> {
