@@ -112,37 +112,47 @@ export class ContainerBuilds {
     }
   }
 
+  /** Reads the Dockerfile, pulls what it stands on, packs the folder. */
+  private async prepare(order: ContainerOrder, { client, words }: Engine) {
+    const { allow, engines } = this.parts;
+    const { spec, io, say } = order;
+    const tree = new SourceTree(order.context);
+    const text = await tree.read('Dockerfile');
+    if (text === null) throw new BuildFailure('The Dockerfile cannot be read: it is larger than 2 MB.');
+    const values = new Map(spec.env.map(({ name, value }) => [name, value]));
+    const file = readDockerfile(text, values);
+    say(`by ${words}, network of its steps: ${engines.settings.network}`);
+    for (const image of file.images)
+      await pullBase(image, { client, allow, signal: io.signal, output: order.output });
+    // Only what the file asks for: values of others would stand in the engine's history for nothing.
+    const args = Object.fromEntries([...values].filter(([name]) => file.args.has(name)));
+    return { body: await this.context(order, tree), args };
+  }
+
   private async run(
     order: ContainerOrder,
     engine: Engine,
     traces: BuildTraces,
     { info, group }: { info: EngineInfo; group: StepGroup | null },
   ): Promise<void> {
-    const { spec, io, say } = order;
+    const { io } = order;
     const { client } = engine;
-    const { groups, limits } = this.parts;
-    const { named: lenient, network } = this.parts.engines.settings;
+    const { groups, limits, engines } = this.parts;
+    const { named: lenient } = engines.settings;
     // Podman shows no container of a build, so there is nothing to hold on to.
     if (group === null && engine.kind === 'podman' && !lenient) throw new BuildFailure(unboundWords);
-    const tree = new SourceTree(order.context);
-    const text = await tree.read('Dockerfile');
-    if (text === null) throw new BuildFailure('The Dockerfile cannot be read: it is larger than 2 MB.');
-    const values = new Map(spec.env.map(({ name, value }) => [name, value]));
-    const file = readDockerfile(text, values);
-    say(`by ${engine.words}, network of its steps: ${network}`);
-    const { allow } = this.parts;
-    for (const image of file.images)
-      await pullBase(image, { client, allow, signal: io.signal, output: order.output });
-    const packed = await this.context(order, tree);
-    // Only what the file asks for: values of others would stand in the engine's history for nothing.
-    const args = Object.fromEntries([...values].filter(([name]) => file.args.has(name)));
+    const { body, args } = await this.prepare(order, engine);
     const failure = new AbortController();
     const signal = AbortSignal.any([io.signal, failure.signal]);
     const seen = { error: null as string | null, forks: false };
-    const bound = groups.bound.bind(groups);
-    const steps = { client, group, bound, storage: info.layers, lenient };
+    const steps = { client, group, storage: info.layers, lenient };
     const watch = new StepWatch(
-      { ...steps, containers: () => traces.containers(client), wrote: (folder) => traces.wrote(folder) },
+      {
+        ...steps,
+        bound: (...of) => groups.bound(...of),
+        containers: () => traces.containers(client),
+        wrote: (folder) => traces.wrote(folder),
+      },
       limits,
     );
     const reader = new ProgressReader({
@@ -158,7 +168,7 @@ export class ContainerBuilds {
     void watched.then((words) => words !== null && failure.abort(new BuildFailure(words)));
     try {
       const query = { ...this.query(order.name, engine, traces, args), cgroupparent: group?.path };
-      const answer = await client.open('POST', '/build', { query, body: packed, signal });
+      const answer = await client.open('POST', '/build', { query, body, signal });
       for await (const chunk of client.bytes(answer, signal)) {
         reader.push(chunk);
         if (io.log.full) await io.log.drained();
