@@ -74,7 +74,7 @@ export class ControlPlane {
     return new Promise((resolve, reject) => {
       const ca = readFileSync(join(this.dir, 'certs/apiserver.crt'));
       const headers = { authorization: `Bearer ${this.token}`, 'content-type': type };
-      const options = { host: '127.0.0.1', port: this.port, servername: 'localhost', ca, agent: false };
+      const options = { host: '127.0.0.1', port: this.port, servername: 'kubernetes', ca, agent: false };
       const ask = request({ ...options, method, path, headers }, (answer) => {
         let text = '';
         answer.setEncoding('utf8').on('data', (part: string) => (text += part));
@@ -108,12 +108,12 @@ export class ControlPlane {
       ...[`--service-account-key-file=${key}`, `--service-account-signing-key-file=${key}`],
       // An address of documentation: nothing is reached by it.
       ...['--service-cluster-ip-range=10.96.0.0/16', '--advertise-address=192.0.2.1'],
-      '--endpoint-reconciler-type=none',
+      ...['--endpoint-reconciler-type=none', '--allow-privileged=true'],
     ]);
     await this.until('apiserver', async () => (await this.call('GET', '/readyz')).status === 200);
     const cluster = {
       server: `https://127.0.0.1:${port}`,
-      'tls-server-name': 'localhost',
+      'tls-server-name': 'kubernetes',
       'certificate-authority': join(dir, 'certs/apiserver.crt'),
     };
     const config = {
@@ -125,7 +125,10 @@ export class ControlPlane {
     writeFileSync(this.kubeconfig, JSON.stringify(config), { mode: 0o600 });
     this.run('controllers', kubernetes!, [
       ...['controller-manager', `--kubeconfig=${this.kubeconfig}`, '--leader-elect=false', '--secure-port=0'],
-      ...[`--service-account-private-key-file=${key}`, '--controllers=*,-node-lifecycle-controller'],
+      ...[
+        `--service-account-private-key-file=${key}`,
+        '--controllers=*,-node-lifecycle-controller,-persistentvolume-binder-controller',
+      ],
     ]);
   }
 

@@ -27,7 +27,11 @@ export interface Ran {
 }
 
 /** Runs helm without a cluster and without the user's own settings. */
-export function runHelm(args: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
+export function runHelm(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  timeout = 60_000,
+): Promise<Ran> {
   const own = mkdtempSync(join(tmpdir(), 'nebo-helm-'));
   const folders = {
     HELM_CACHE_HOME: own,
@@ -42,7 +46,7 @@ export function runHelm(args: readonly string[], env: Record<string, string> = {
       {
         env: { PATH: process.env['PATH'], HOME: own, ...folders, ...env },
         maxBuffer: 64 * 1024 * 1024,
-        timeout: 60_000,
+        timeout,
       },
       (error, stdout, stderr) => {
         rmSync(own, { recursive: true, force: true });
@@ -79,6 +83,7 @@ export interface Manifest {
   metadata: { name: string; labels: Record<string, string>; annotations?: Record<string, string> };
   // eslint-disable-next-line @typescript-eslint/no-explicit-any -- shapes differ by kind, and the tests walk them all
   spec: any;
+  status?: object;
   data?: Record<string, string>;
   automountServiceAccountToken?: boolean;
 }

@@ -65,7 +65,7 @@ export class PretendNode {
       const { name, deletionTimestamp } = pod.metadata;
       this.seen.add(name);
       if (deletionTimestamp !== undefined)
-        await this.plane.call('DELETE', `${base}/pods/${name}`, { gracePeriodSeconds: 0 });
+        await this.plane.call('DELETE', `${base}/pods/${name}?gracePeriodSeconds=0`);
       else if (pod.spec.nodeName === undefined)
         await this.plane.call('POST', `${base}/pods/${name}/binding`, {
           ...{ apiVersion: 'v1', kind: 'Binding', metadata: { name } },
