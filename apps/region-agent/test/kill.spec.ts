@@ -28,7 +28,16 @@ describe('kill -9 of the agent', () => {
     plane = await new FakeControlPlane().start();
   });
   afterEach(async () => {
-    for (const agent of agents.splice(0)) agent.kill('SIGKILL');
+    // An orderly end, which leaves nothing on the host.
+    for (const agent of agents.splice(0)) {
+      if (agent.exitCode !== null || agent.signalCode !== null) continue;
+      const late = setTimeout(() => agent.kill('SIGKILL'), 20_000);
+      agent.kill('SIGTERM');
+      await new Promise((resolve) => agent.once('exit', resolve));
+      clearTimeout(late);
+    }
+    const namespaces = await readdir('/run/netns').catch(() => []);
+    expect(namespaces.filter((name) => name.includes(homeTag(home())))).toEqual([]);
     await plane.stop();
   });
   afterAll(() => rm(work, { recursive: true, force: true }));
