@@ -7,9 +7,11 @@ import { type Egress, type PortPlugs } from '../types.js';
 import { LocalBuildHost } from './builds.js';
 import { Cgroups, findHierarchy } from './cgroups.js';
 import { type ImageTools, makeImageTools } from './image-tools.js';
+import { NetworkSpace } from './netns.js';
 import { Networks } from './networks.js';
 import { ReadyNetworks } from './ready-networks.js';
 import { LocalReplicaHost } from './replicas.js';
+import { guardSlots } from './slot-guard.js';
 import { Slots } from './slots.js';
 
 export interface LocalParts {
@@ -58,6 +60,12 @@ export async function createLocalHosts(
     cleaned ??= (async () => {
       await cgroups?.cleanUp();
       await networks.cleanUp();
+      const others = await guardSlots(new NetworkSpace(null));
+      if (others.length > 0)
+        log.warn(
+          { networks: others },
+          'the host has a network where runs have addresses: what asks for one that is gone asks there',
+        );
       ready.start();
     })();
     return cleaned;

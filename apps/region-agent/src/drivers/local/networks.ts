@@ -5,7 +5,7 @@ import { signal } from '../../system/processes.js';
 import { rangeOf } from '../address-book.js';
 import { type Egress, type PortPlugs } from '../types.js';
 import { tool } from './exec.js';
-import { type Slot, slotRange, type Slots } from './slots.js';
+import { type Slot, type Slots } from './slots.js';
 
 /** A run's interface in a VPC. */
 const vpcDevice = 'eth1';
@@ -102,7 +102,7 @@ export class Networks {
     try {
       await tool(
         ['ip', '-batch', '-'],
-        `${guard}\nnetns add ${namespace}\n` +
+        `netns add ${namespace}\n` +
           `link add ${link} type veth peer name eth0 netns ${namespace}\n` +
           `addr add ${slot.hostAddress}/30 dev ${link}\n` +
           `link set ${link} up\n`,
@@ -144,10 +144,3 @@ export class Networks {
     await tool(['ip', 'netns', 'del', namespace]).catch(() => undefined);
   }
 }
-
-/**
- * Addresses of runs that are gone must not lead anywhere else: by the host's default route a stranger's machine would get a visitor's
- * request, or be taken for an app that has come up. It stays when the agent goes, since an edge may still know addresses; all agents
- * of a host have it in common.
- */
-const guard = `route replace unreachable ${slotRange} metric 4096`;
