@@ -79,7 +79,25 @@ export class StubBilling {
   standing: AccountStanding[] = [];
   /** Spans by the id of their machine. */
   readonly spans = new Map<string, SpanOpenRequest & { ended_at: string | null }>();
-  readonly target = new StubTarget((path, body: Record<string, string>) => {
+  /** So many reservations answer only when all of them have come: each of their orders has read the same by then. */
+  together = 0;
+  private readonly met: (() => void)[] = [];
+  readonly target = new StubTarget((path, body: Record<string, string>) =>
+    path.endsWith('/reserve') && this.together > 0
+      ? this.meet().then(() => this.answer(path, body)!)
+      : this.answer(path, body),
+  );
+
+  private meet(): Promise<void> {
+    return new Promise((resolve) => {
+      this.met.push(resolve);
+      if (this.met.length < this.together) return;
+      this.together = 0;
+      for (const go of this.met.splice(0)) go();
+    });
+  }
+
+  private answer(path: string, body: Record<string, string>): Answer | undefined {
     if (path.startsWith('/internal/v1/owners/project/')) return this.ownerOnly ?? this.project;
     if (this.away) return error(500, 'internal_error');
     if (path === '/internal/v1/standing') return { status: 200, body: this.standing };
@@ -106,7 +124,7 @@ export class StubBilling {
       if (used.some(({ version }) => version !== this.version)) return error(409, 'price_changed');
     }
     return this.money(path.split('/').at(-1)!, body);
-  });
+  }
 
   /** What is charged and not paid back. */
   charged(id: string): bigint {

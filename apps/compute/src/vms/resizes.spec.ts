@@ -161,6 +161,7 @@ describe('larger machines', () => {
 
   it('two at once: one is made and paid, the other is 409 and given back; another one waits for its end', async () => {
     const id = await halfway();
+    bench.billing.together = 3;
     const answers = await Promise.all([20, 30, 40].map((disk_size_gb) => patch(id, { disk_size_gb })));
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409]);
     expect(await patch(id, { disk_size_gb: 45 })).toMatchObject(conflict('vm_changing'));
