@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ApiAnswer } from './api.js';
+import { freePorts } from './ports.mjs';
 import { root } from './root.js';
 
 export { root };
@@ -145,25 +145,4 @@ export async function until(
     if (Date.now() > end) throw new Error(`waited ${ms} ms in vain`);
     await new Promise((resolve) => setTimeout(resolve, everyMs));
   }
-}
-
-/**
- * TCP ports that are free now, all different, below the range from which the system takes ports of outgoing connections:
- * one of those could be gone again before it is used.
- */
-export async function freePorts(count: number): Promise<number[]> {
-  const found = new Set<number>();
-  while (found.size < count) {
-    const port = 12_000 + Math.floor(Math.random() * 18_000);
-    if (await isFree(port)) found.add(port);
-  }
-  return [...found];
-}
-
-function isFree(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once('error', () => resolve(false));
-    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
-  });
 }

@@ -13,7 +13,8 @@ import {
   type UpstreamModel,
 } from '@nebo/test-kit';
 import pg from 'pg';
-import { freePorts, root, until } from './nebo.js';
+import { root, until } from './nebo.js';
+import { freePorts } from './ports.mjs';
 
 /** A service as a process of its own, that may be killed and started again. */
 export class ServiceProcess {

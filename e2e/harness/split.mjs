@@ -4,10 +4,10 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { nodeBinary, root } from '../../tools/start/node-binary.mjs';
+import { freePort } from './ports.mjs';
 
 const services = ['identity-billing', 'compute', 'networking', 'dns', 'apps-builder', 'inference-router'];
 
@@ -15,24 +15,6 @@ const services = ['identity-billing', 'compute', 'networking', 'dns', 'apps-buil
 export function findNatsServer() {
   const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/usr/bin', '/usr/local/bin'];
   return folders.map((folder) => join(folder, 'nats-server')).find((path) => existsSync(path)) ?? null;
-}
-
-/** Given out before: nobody listens on them yet. */
-const given = new Set();
-
-async function freePort() {
-  for (;;) {
-    // Below the range of outgoing connections: one of those could be gone again before it is used.
-    const port = 12_000 + Math.floor(Math.random() * 18_000);
-    if (given.has(port)) continue;
-    given.add(port);
-    const server = createServer();
-    const free = await new Promise((done) => {
-      server.once('error', () => done(false));
-      server.listen(port, '127.0.0.1', () => server.close(() => done(true)));
-    });
-    if (free) return port;
-  }
 }
 
 /** One child process with the end of what it printed, for error messages. */

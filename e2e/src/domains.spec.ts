@@ -5,11 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TLSSocket } from 'node:tls';
-import { type AcmePart, findPebble, freePort, startAcme } from '@nebo/test-kit';
+import { type AcmePart, findPebble, startAcme } from '@nebo/test-kit';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
 import { forms, type Installation } from '../harness/forms.js';
 import { run, until } from '../harness/nebo.js';
 import { ParentZone } from '../harness/parent-zone.js';
+import { freePort } from '../harness/ports.mjs';
 
 const { found: pebble } = findPebble();
 const nameservers = ['ns1.e2e.test', 'ns2.e2e.test'];

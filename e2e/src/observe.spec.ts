@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freshDatabase, sharedPostgres, startOtlpReceiver, type OtlpReceiver } from '@nebo/test-kit';
 import { Api, ContractCheck, readContract } from '../harness/api.js';
-import { freePorts, Nebo, root, until } from '../harness/nebo.js';
+import { Nebo, root, until } from '../harness/nebo.js';
+import { freePorts } from '../harness/ports.mjs';
 
 /** What an operator sees of the installation as `npm start` runs it: figures, traces, the audit log, the doctor. */
 describe('what an operator sees', () => {

@@ -1,24 +1,12 @@
 import { execFile, spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { freePort } from '../../../e2e/harness/ports.mjs';
 import { root } from '../../start/node-binary.mjs';
 
-/** A TCP port that is free now. */
-export async function freePort() {
-  for (;;) {
-    // Below the range of outgoing connections: one of those could be gone again before it is used.
-    const port = 12_000 + Math.floor(Math.random() * 18_000);
-    const server = createServer();
-    const free = await new Promise((done) => {
-      server.once('error', () => done(false));
-      server.listen(port, '127.0.0.1', () => server.close(() => done(true)));
-    });
-    if (free) return port;
-  }
-}
+export { freePort };
 
 /** Waits until a URL answers 200; looks every 10 ms, since a start is measured with it. */
 export async function untilReady(url, child) {
