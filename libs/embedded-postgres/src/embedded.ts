@@ -22,6 +22,9 @@ const settings = {
   // Durable, but the disk is not asked to flush more than a commit needs.
   wal_level: 'minimal',
   max_wal_senders: '0',
+  // A data folder with small segments is made with 64 MB, which a busy router fills in seconds: after each checkpoint every
+  // page that is touched is written whole once more.
+  max_wal_size: '1GB',
 };
 
 /**

@@ -85,7 +85,7 @@ function storable(value: unknown, name: string, max: number, min = 0): string {
     value.length >= min &&
     value.length <= max &&
     !value.includes('\0') &&
-    !/\p{Surrogate}/u.test(value);
+    value.isWellFormed();
   if (!isGood) throw new Malformed(name);
   return value;
 }

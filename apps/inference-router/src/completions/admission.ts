@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomUUIDv7 } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import type { InferenceIdentity, Nano } from '@nebo/contracts';
 import { checkPictures } from '../images/picture.js';
@@ -52,7 +52,7 @@ export class Admission {
     const bound = inputBound(order, model);
     // A price of nothing still asks whether the account may use inference at all.
     const held = worstCase(bound, order.ceiling, tariff) || 1n;
-    const operationId = randomUUID();
+    const operationId = randomUUIDv7();
     const terms = {
       operationId,
       account: caller.account_id,
