@@ -1,8 +1,8 @@
 import { type AddressInfo, Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { PassThrough, Readable } from 'node:stream';
+import { selfSigned } from '@nebo/test-kit';
 import { answering, ask, Noted, pool, serve, type Undo, until } from '../test/server.js';
-import { selfSigned } from '../test/certificate.js';
 
 const undo: Undo = [];
 afterEach(() => {
@@ -156,7 +156,7 @@ describe('connections', () => {
   });
 
   it('over TLS; a handshake that fails has sent nothing', async () => {
-    const { cert, key } = await selfSigned();
+    const { cert, key } = await selfSigned(['app.test']);
     const heard: string[] = [];
     const server = createTlsServer({ cert, key }, (socket) => {
       socket

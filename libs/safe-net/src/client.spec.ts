@@ -3,7 +3,7 @@ import { type IncomingHttpHeaders } from 'node:http';
 import { createServer as createTcp } from 'node:net';
 import { type TLSSocket } from 'node:tls';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { selfSigned } from '../test/certificate.js';
+import { selfSigned } from '@nebo/test-kit';
 import { fakeInternet, startOrigin } from '../test/world.js';
 import { createSafeClient } from './client.js';
 import { SafeNetFailed } from './errors.js';

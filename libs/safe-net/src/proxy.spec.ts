@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { connect as tlsConnect } from 'node:tls';
 import { createServer as createTls } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { selfSigned } from '../test/certificate.js';
+import { selfSigned } from '@nebo/test-kit';
 import { hostileAnswers, privateHosts } from '../test/corpus.js';
 import { fakeInternet, startCanaries, startOrigin, type Canaries } from '../test/world.js';
 import { parseAllowList } from './policy.js';

@@ -1,4 +1,5 @@
 export { findPebble, startAcme, type AcmeOptions, type AcmePart } from './acme.js';
+export { selfSigned } from './certificate.js';
 export * from './debian.js';
 export { findEngine, wantedForm, type Engine } from './engine.js';
 export {
