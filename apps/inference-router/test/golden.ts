@@ -6,7 +6,7 @@ import type { Completed } from '../src/completions/completions.service.js';
 import { upstreamAnswer } from '../src/completions/upstream-answers.js';
 import { dialects } from '../src/dialects/registry.js';
 import type { PlainWriter, StreamWriter } from '../src/formats/format.js';
-import { readerFor } from '../src/upstreams/event-stream.js';
+import { type EventReader, readerFor } from '../src/upstreams/event-stream.js';
 import type { UpstreamEvent } from '../src/upstreams/upstream-event.js';
 import { UpstreamError } from '../src/upstreams/upstream-error.js';
 
@@ -85,7 +85,7 @@ export async function replay(golden: GoldenStream, split: 'events' | number = 'e
     const take = (events: readonly UpstreamEvent[]) => {
       if (events.length > 0) batches.push(events.flatMap((event) => reader.read(event) ?? []));
     };
-    for (const part of partsOf(golden, split)) if (!stream.isOver) take(stream.feed(part));
+    for (const part of partsOf(golden, split)) if (!stream.isOver) take(fed(stream, part));
     if (golden.scenario.startsWith('cut')) throw new UpstreamError('broken', 'connection reset');
     if (!stream.isOver) take(stream.end());
     if (!reader.finish) throw new UpstreamError('broken', 'no finish reason');
@@ -95,6 +95,15 @@ export async function replay(golden: GoldenStream, split: 'events' | number = 'e
   }
   const completed = { finish: reader.finish, counters: reader.counters, cost: 0n };
   return { batches, completed, error: null };
+}
+
+/** The events that a piece completes; its octets stand within others, as in the buffer of a connection, and are gone afterwards. */
+export function fed(reader: EventReader, piece: Buffer): readonly UpstreamEvent[] {
+  const around = Buffer.concat([Buffer.from('data: before'), piece, Buffer.from('\n\n')]);
+  const start = 'data: before'.length;
+  reader.feed(around, start, start + piece.length);
+  around.fill(0);
+  return reader.take();
 }
 
 function* partsOf({ bytes }: GoldenStream, split: 'events' | number): Generator<Buffer> {

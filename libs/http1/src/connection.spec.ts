@@ -34,6 +34,36 @@ describe('requests', () => {
     ]);
   });
 
+  it('text goes as UTF-8, a small one in one packet with the head', async () => {
+    const server = await serve(undo, (socket) => {
+      socket.on('data', (chunk) => {
+        if (chunk.includes('end')) socket.write(OK);
+      });
+    });
+    const on = pool(undo);
+    const headers = ['Host', 'app', 'X', '\xfc'];
+    const sent = [
+      'plain, end',
+      'grüße – 🙂 \ud800, end',
+      `${'x'.repeat(50_000)} end`,
+      `${'ж'.repeat(50_000)} end`,
+    ];
+    for (const body of sent) await ask(on, server.port, { method: 'POST', headers, body }).done;
+    const wire = server.reads[0]!.join('');
+    const expected = sent.map((body) => {
+      const octets = Buffer.from(body);
+      return `POST / HTTP/1.1\r\nHost: app\r\nX: \xfc\r\nContent-Length: ${octets.length}\r\n\r\n${octets.toString('latin1')}`;
+    });
+    expect(wire).toBe(expected.join(''));
+    // One read each for the small ones.
+    expect(server.reads[0]!.slice(0, 2)).toEqual(expected.slice(0, 2));
+    const said = ['Host', 'app', 'Content-Length', '3'];
+    expect(() => ask(on, server.port, { method: 'POST', headers: said, body: 'ж!' })).not.toThrow();
+    expect(() => ask(on, server.port, { method: 'POST', headers: said, body: 'ж' })).toThrow(
+      'Content-Length',
+    );
+  });
+
   it('a stream goes with its length or in chunks, what is there of it along with the head', async () => {
     const server = await serve(undo, (socket) => {
       socket.on('data', (chunk) => {

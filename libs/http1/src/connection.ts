@@ -145,15 +145,22 @@ export class Http1Connection implements AnswerSink {
     const { socket } = this;
     const { body } = request;
     if (body === null) socket.write(head, 'latin1');
-    else if (!Buffer.isBuffer(body)) this.writeStream(body, head, length, isExpecting);
-    else if (body.length <= SMALL_BYTES) socket.write(head + body.toString('latin1'), 'latin1');
-    else {
-      socket.cork();
-      socket.write(head, 'latin1');
-      socket.write(body);
-      socket.uncork();
-    }
+    else if (typeof body === 'string') {
+      // As many bytes as characters: it is ASCII, and goes out with the head as it is.
+      if (length === body.length && length <= SMALL_BYTES) socket.write(head + body, 'latin1');
+      else this.writeBoth(head, Buffer.from(body));
+    } else if (Buffer.isBuffer(body)) this.writeBoth(head, body);
+    else this.writeStream(body, head, length, isExpecting);
     if (!this.isExpecting) this.restart();
+  }
+
+  private writeBoth(head: string, body: Buffer): void {
+    const { socket } = this;
+    if (body.length <= SMALL_BYTES) return void socket.write(head + body.toString('latin1'), 'latin1');
+    socket.cork();
+    socket.write(head, 'latin1');
+    socket.write(body);
+    socket.uncork();
   }
 
   private writeStream(body: Readable, head: string, length: number | null, isExpecting: boolean): void {

@@ -12,10 +12,10 @@ export interface Http1Request {
    */
   headers: readonly string[];
   /**
-   * Read only when the connection is made, and never destroyed; what is left of it after the exchange is for the caller to drop.
-   * Without Content-Length a stream is sent in chunks.
+   * A stream is read only when the connection is made, and never destroyed; what is left of it after the exchange is for the
+   * caller to drop. Without Content-Length it is sent in chunks. Text goes as UTF-8.
    */
-  body: Readable | Buffer | null;
+  body: Readable | Buffer | string | null;
 }
 
 /** How a request goes over the wire. */
@@ -70,12 +70,20 @@ export function writeRequest({ method, path, headers, body }: Http1Request): Wri
     head += `${name}: ${value}\r\n`;
   }
   if (hosts !== 1) throw new TypeError('a request has one Host');
+  const size = sizeOf(body);
   if (length === null) {
-    if (Buffer.isBuffer(body)) head += `Content-Length: ${(length = body.length)}\r\n`;
-    else if (body !== null) head += 'Transfer-Encoding: chunked\r\n';
-    else if (WITH_BODY.has(method)) head += 'Content-Length: 0\r\n';
-  } else if (body === null ? length !== 0 : Buffer.isBuffer(body) && length !== body.length)
+    length = size;
+    if (size === null) head += 'Transfer-Encoding: chunked\r\n';
+    else if (body !== null || WITH_BODY.has(method)) head += `Content-Length: ${size}\r\n`;
+  } else if (size !== null && length !== size)
     throw new TypeError('the Content-Length is not that of the body');
   head += '\r\n';
   return { head, length, isExpecting: isExpecting && body !== null };
+}
+
+/** Bytes of a body; null: a stream's, which nobody knows. */
+function sizeOf(body: Http1Request['body']): number | null {
+  if (body === null) return 0;
+  if (typeof body === 'string') return Buffer.byteLength(body);
+  return Buffer.isBuffer(body) ? body.length : null;
 }

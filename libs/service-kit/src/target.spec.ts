@@ -7,7 +7,7 @@ import {
   type Server,
   type ServerResponse,
 } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { RemoteTarget } from './target.js';
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
@@ -175,6 +175,55 @@ describe('RemoteTarget.forward', () => {
     const asking = get(door, { agent: false }).on('error', () => undefined);
     await left;
     expect(errors).toEqual([]);
+  });
+
+  it('a client that breaks off its body ends the work behind, and is no error', async () => {
+    const left = new Promise<void>((resolve) => {
+      service = (asked) => {
+        asked.on('error', () => undefined).on('close', resolve);
+        asked.once('data', () => asking.destroy());
+      };
+    });
+    const asking = request(door, { method: 'POST', agent: false }).on('error', () => undefined);
+    asking.write('begun');
+    await left;
+    expect(errors).toEqual([]);
+  });
+
+  it.each([
+    ['small one is read on, and the connection used again', 200_000, 2],
+    ['large one is not', 65 * 1024 * 1024, 1],
+  ])('an answer that comes before the body was read: a %s', async (_, size, expected) => {
+    service = (_asked, response) => response.writeHead(413, { 'content-length': 2 }).end('no');
+    const { hostname, port } = new URL(door);
+    const socket = connect(Number(port), hostname).setEncoding('latin1');
+    socket.on('error', () => undefined);
+    let text = '';
+    socket.on('data', (part: string) => (text += part));
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.write(`POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: ${size}\r\n\r\n`);
+    while (!text.endsWith('no')) await once(socket, 'data');
+    socket.write(Buffer.alloc(Math.min(size, 4_000_000), 'x'));
+    service = (asked, response) => asked.resume().on('end', () => response.end('bye'));
+    socket.write('POST /b HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');
+    await closed;
+    expect(text.match(/HTTP\/1\.1 \d+/g)).toHaveLength(expected);
+    expect(errors).toEqual([]);
+  });
+
+  it('a request that names no host is of the service', async () => {
+    service = (asked, response) => response.end(JSON.stringify(asked.headers));
+    const { hostname, port } = new URL(door);
+    const socket = connect(Number(port), hostname).setEncoding('latin1');
+    socket.write('GET /x HTTP/1.0\r\nx-a: \xfc\r\nconnection: x-a\r\n\r\n', 'latin1');
+    let text = '';
+    for await (const part of socket) text += part as string;
+    const headers = JSON.parse(text.slice(text.indexOf('\r\n\r\n') + 4)) as Record<string, string>;
+    expect(headers).toMatchObject({
+      'x-a': expect.any(String),
+      host: expect.stringMatching(/^127\.0\.0\.1:\d+$/),
+    });
+    expect(headers['te']).toBeUndefined();
   });
 
   it('an answer that breaks off does not look complete', async () => {

@@ -1,7 +1,10 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
-import { PassThrough, Readable } from 'node:stream';
+import { connect } from 'node:net';
+import { PassThrough, type Readable } from 'node:stream';
+import { Http1Pool, Http1Reactor, type Http1Target } from '@nebo/http1';
 import type { FastifyInstance } from 'fastify';
 import { Client, Pool, type Dispatcher } from 'undici';
+import { Passage } from './passage.js';
 
 /** A call from one service to another. */
 export interface TargetCall {
@@ -70,54 +73,50 @@ export class LocalTarget implements ServiceTarget {
   async close(): Promise<void> {}
 }
 
-const hopByHop = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
-
-/** Requests that one process may have under way at another, streams included; further ones wait. */
+/** Requests that one process may have under way at another, streams included. */
 const mostConnections = 8_192;
+const connectMs = 2_000;
+const idleMs = 30_000;
 
-/** A service in another process, over keep-alive connections without limits on streams. */
+/**
+ * A service in another process, over kept connections without limits on streams. What is handed on, nearly all that there is,
+ * goes by `libs/http1`; what is asked for itself by undici, which answers with a stream.
+ */
 export class RemoteTarget implements ServiceTarget {
   private readonly pool: Pool;
+  private readonly reactor = new Http1Reactor();
+  private readonly forwarding: Http1Pool;
+  private readonly host: string;
+  private readonly target: Http1Target;
+  private forwarded = 0;
 
   constructor(readonly url: string) {
-    this.pool = new Pool(new URL(url).origin, {
-      // A stream has its connection for as long as it lasts: what waits for a free one would wait for minutes.
+    const { origin, host, hostname, port } = new URL(url);
+    this.host = host;
+    this.target = { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? 80 : Number(port) };
+    this.pool = new Pool(origin, {
       connections: mostConnections,
       headersTimeout: 0,
       bodyTimeout: 0,
-      keepAliveTimeout: 30_000,
-      factory: (origin, options) => new Client(origin, { ...options, connect: { timeout: 2_000 } }),
+      keepAliveTimeout: idleMs,
+      factory: (to, options) => new Client(to, { ...options, connect: { timeout: connectMs } }),
+    });
+    this.forwarding = new Http1Pool({
+      reactor: this.reactor,
+      connect: (to, onread) => connect({ ...to, onread, noDelay: true, keepAlive: true }),
+      connectMs,
+      answerMs: Infinity,
+      idleMs,
     });
   }
 
   forward(request: IncomingMessage, response: ServerResponse, onError: (error: unknown) => void): void {
-    const headers: string[] = [];
-    for (const name in request.headers) {
-      const value = request.headers[name];
-      if (value === undefined || hopByHop.has(name) || name === 'expect') continue;
-      if (typeof value === 'string') headers.push(name, value);
-      else for (const one of value) headers.push(name, one);
-    }
-    const hasBody =
-      request.headers['content-length'] !== undefined || request.headers['transfer-encoding'] !== undefined;
-    this.pool.dispatch(
-      {
-        method: request.method as Dispatcher.HttpMethod,
-        path: request.url!,
-        headers,
-        body: hasBody ? detached(request) : null,
-      },
-      new Passage(response, onError),
-    );
+    // A stream has its connection for as long as it lasts: what waited for a free one would wait for minutes.
+    if (this.forwarded >= mostConnections)
+      return onError(new Error(`${mostConnections} requests are under way at ${this.host}`));
+    this.forwarded += 1;
+    const passage = new Passage(request, response, onError, () => (this.forwarded -= 1));
+    passage.begin(this.forwarding, this.target, this.host);
   }
 
   async call({ method, path, headers, body, signal }: TargetCall): Promise<TargetAnswer> {
@@ -132,82 +131,10 @@ export class RemoteTarget implements ServiceTarget {
   }
 
   async close(): Promise<void> {
+    this.forwarding.destroy();
+    this.reactor.stop();
     await this.pool.close();
   }
-}
-
-/**
- * One answer on its way through the gateway: its pieces are written as they come, with the client's own pace. Written by
- * hand, since undici's `stream` sends head and body apart, and each write to a socket costs as much as all else here.
- */
-class Passage implements Dispatcher.DispatchHandler {
-  private controller: Dispatcher.DispatchController | undefined;
-  private left = false;
-  /** Bytes of the body that are still to come; NaN: nobody knows. */
-  private awaited = NaN;
-
-  constructor(
-    private readonly response: ServerResponse,
-    private readonly onError: (error: unknown) => void,
-  ) {
-    response.once('close', () => {
-      if (response.writableFinished) return;
-      this.left = true;
-      this.controller?.abort(new Error('the client left'));
-    });
-  }
-
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.controller = controller;
-    if (this.left) controller.abort(new Error('the client left'));
-  }
-
-  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
-    if (status < 200) return;
-    const out: Record<string, string | string[]> = {};
-    for (const name in headers) {
-      const value = headers[name];
-      if (value !== undefined && !hopByHop.has(name)) out[name] = value;
-    }
-    this.response.writeHead(status, out);
-    const length = headers['content-length'];
-    if (length !== undefined) this.awaited = Number(length);
-    // Event streams must reach the client before their first event; a body of known length is on its way already.
-    else this.response.flushHeaders();
-  }
-
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    this.awaited -= chunk.length;
-    if (this.awaited === 0) {
-      // As text, so that node:http writes it together with the head; latin1 leaves bytes as they are.
-      this.response.end(chunk.toString('latin1'), 'latin1');
-    } else if (!this.response.write(chunk)) {
-      controller.pause();
-      this.response.once('drain', () => controller.resume());
-    }
-  }
-
-  onResponseEnd(): void {
-    if (!this.response.writableEnded) this.response.end();
-  }
-
-  onResponseError(_: Dispatcher.DispatchController | null, error: Error): void {
-    if (!this.left) this.onError(error);
-  }
-}
-
-/**
- * The body of a request as a stream of its own: undici destroys a body whose upstream fails, and with the request itself the
- * client would lose the connection on which the error is to be told.
- */
-function detached(request: IncomingMessage): Readable {
-  const body = new PassThrough();
-  request.once('close', () => {
-    if (!request.complete) body.destroy(new Error('the client left'));
-  });
-  // An error is told through undici's callback; without a listener it would end the process.
-  body.on('error', () => undefined);
-  return request.pipe(body);
 }
 
 /** An empty readable, for answers without a body. */

@@ -94,6 +94,11 @@ models:
       /providers\.x\.api_key_env: the environment variable NO_SUCH_KEY is not set/,
     ],
     [
+      'a key with a line break',
+      'providers: { x: { base_url: "http://x", dialect: openai, api_key_env: TORN_KEY } }\n',
+      /providers\.x\.api_key_env: the environment variable TORN_KEY holds what no key has, such as a space/,
+    ],
+    [
       'an unknown provider',
       `${provider}models: { glm-5.3: { upstreams: [{ provider: y }] } }\n`,
       /models\.glm-5\.3\.upstreams\[0\]\.provider: there is no provider "y"/,
@@ -159,8 +164,9 @@ models:
       /built-in simulator/,
     ],
   ])('refuses %s, naming file and key', (_what, text, message) => {
-    expect(() => read(text)).toThrow(ConfigError);
-    expect(() => read(text)).toThrow(message);
+    const env = { TORN_KEY: 'sk-12\n' };
+    expect(() => read(text, env)).toThrow(ConfigError);
+    expect(() => read(text, env)).toThrow(message);
   });
 
   it('without a file all built-in models go to the simulator; a file that is absent is refused by name', () => {

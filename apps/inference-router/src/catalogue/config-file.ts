@@ -104,6 +104,11 @@ function readProvider(name: string, entry: Checked, config: Config): Provider {
     apiKey = config.optional(variable) ?? null;
     if (apiKey === null)
       throw fields.get('api_key_env').error(`the environment variable ${variable} is not set`);
+    // It goes into a header; told here, since each request would fail by it.
+    if (!/^[\x21-\x7e]+$/.test(apiKey))
+      throw fields
+        .get('api_key_env')
+        .error(`the environment variable ${variable} holds what no key has, such as a space or a line break`);
   }
   return {
     name,

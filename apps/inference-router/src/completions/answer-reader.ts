@@ -5,7 +5,6 @@ import { maskWords } from '../upstreams/refusal.js';
 import { type Json, type UpstreamEvent } from '../upstreams/upstream-event.js';
 import { UpstreamError } from '../upstreams/upstream-error.js';
 import type { Piece } from './piece.js';
-import { plainText } from './plain-text.js';
 import { ThinkTags } from './think-tags.js';
 import { ToolCallReader } from './tool-call-reader.js';
 
@@ -41,9 +40,7 @@ export class AnswerReader {
 
   /** @throws UpstreamError when the event is an error, or nothing sensible, instead of a piece of the answer */
   read(event: UpstreamEvent): Piece | null {
-    // Most events of most answers are a piece of text and nothing else: those are never parsed.
-    const plain = this.tags ? null : plainText(event.data);
-    return plain ?? this.readParsed(event.json());
+    return (this.tags ? null : event.plain()) ?? this.readParsed(event.json());
   }
 
   private readParsed(chunk: Json): Piece | null {

@@ -1,3 +1,4 @@
+import { fed } from '../../test/golden.js';
 import { readerFor } from './event-stream.js';
 import type { UpstreamError } from './upstream-error.js';
 
@@ -6,7 +7,7 @@ type Part = string | Buffer;
 /** The data of all events of a body, read by read. */
 function read(parts: readonly Part[], type = 'text/event-stream'): string[][] {
   const reader = readerFor(type);
-  const batches = parts.map((part) => (reader.isOver ? [] : reader.feed(Buffer.from(part as string))));
+  const batches = parts.map((part) => (reader.isOver ? [] : fed(reader, Buffer.from(part as string))));
   if (!reader.isOver) batches.push(reader.end());
   return batches.filter((events) => events.length > 0).map((events) => events.map(({ data }) => data));
 }

@@ -10,9 +10,11 @@ const eventLimit = 32 * 1024 * 1024;
 export interface EventReader {
   /** All that there is to come was seen: what follows is of no use. */
   readonly isOver: boolean;
-  /** Events that these bytes complete. @throws UpstreamError `broken` */
-  feed(bytes: Buffer): readonly UpstreamEvent[];
-  /** Events that the end of the body completes. @throws UpstreamError `broken` */
+  /** Takes the octets `start` to `end`, which may be overwritten after the call. @throws UpstreamError `broken` */
+  feed(bytes: Buffer, start: number, end: number): void;
+  /** Events that are complete and were not taken yet. @throws UpstreamError `broken` */
+  take(): readonly UpstreamEvent[];
+  /** Events that the end of the body completes, and those before. @throws UpstreamError `broken` */
   end(): readonly UpstreamEvent[];
 }
 
@@ -22,6 +24,26 @@ export const readerFor = (contentType: string): EventReader =>
 
 const none: readonly UpstreamEvent[] = [];
 
+/** UTF-8 that comes in pieces of any length. */
+class Text {
+  // Half the time of a TextDecoder on short pieces.
+  private readonly decoder = new StringDecoder('utf8');
+  /** The newest piece may have ended within a character. */
+  private isWithin = false;
+
+  of(bytes: Buffer, start: number, end: number): string {
+    const endsWithin = bytes[end - 1]! >= 0x80;
+    // Nearly always: nothing is left over before and behind.
+    if (!this.isWithin && !endsWithin) return bytes.toString('utf8', start, end);
+    this.isWithin = endsWithin;
+    return this.decoder.write(bytes.subarray(start, end));
+  }
+
+  rest(): string {
+    return this.decoder.end();
+  }
+}
+
 /**
  * Server-sent events. Robust against lines and characters split between reads, CRLF, comments and a missing last blank
  * line; over with `[DONE]`.
@@ -29,8 +51,9 @@ const none: readonly UpstreamEvent[] = [];
 class StreamReader implements EventReader {
   isOver = false;
   private events: UpstreamEvent[] = [];
-  // Half the time of a TextDecoder on short pieces.
-  private readonly decoder = new StringDecoder('utf8');
+  /** What came together is parsed together. */
+  private fed = '';
+  private readonly text = new Text();
   private readonly parser: EventSourceParser;
 
   constructor() {
@@ -47,44 +70,50 @@ class StreamReader implements EventReader {
     });
   }
 
-  feed(bytes: Buffer): readonly UpstreamEvent[] {
-    return this.parse(this.decoder.write(bytes));
+  feed(bytes: Buffer, start: number, end: number): void {
+    this.fed += this.text.of(bytes, start, end);
   }
 
-  end(): readonly UpstreamEvent[] {
-    // A host that forgets the last blank line has still sent its event.
-    return this.parse(`${this.decoder.end()}\n\n`);
-  }
-
-  private parse(text: string): readonly UpstreamEvent[] {
-    this.parser.feed(text);
+  take(): readonly UpstreamEvent[] {
+    const { fed } = this;
+    this.fed = '';
+    if (fed !== '') this.parser.feed(fed);
     if (this.events.length === 0) return none;
     const { events } = this;
     this.events = [];
     return events;
+  }
+
+  end(): readonly UpstreamEvent[] {
+    // A host that forgets the last blank line has still sent its event.
+    this.fed += `${this.text.rest()}\n\n`;
+    return this.take();
   }
 }
 
 /** A plain JSON answer, of a host that ignores `stream`: one event in the shape of a stream's. */
 class PlainReader implements EventReader {
   readonly isOver = false;
-  private readonly parts: Buffer[] = [];
+  private readonly text = new Text();
+  private body = '';
   private size = 0;
 
-  feed(bytes: Buffer): readonly UpstreamEvent[] {
-    this.size += bytes.length;
+  feed(bytes: Buffer, start: number, end: number): void {
+    this.size += end - start;
     if (this.size > eventLimit)
       throw new UpstreamError('broken', `an answer of more than ${eventLimit} bytes`);
-    this.parts.push(bytes);
+    this.body += this.text.of(bytes, start, end);
+  }
+
+  take(): readonly UpstreamEvent[] {
     return none;
   }
 
   end(): readonly UpstreamEvent[] {
-    const plain = new UpstreamEvent(Buffer.concat(this.parts).toString('utf8'));
+    const plain = new UpstreamEvent(this.body + this.text.rest());
     const { choices } = plain.json();
     const [choice] = Array.isArray(choices) ? (choices as Json[]) : [];
     if (!choice) return [plain];
-    const streamed = { ...plain.json(), choices: [{ ...choice, delta: choice['message'] ?? {} }] };
-    return [new UpstreamEvent(JSON.stringify(streamed))];
+    return [UpstreamEvent.of({ ...plain.json(), choices: [{ ...choice, delta: choice['message'] ?? {} }] })];
   }
 }

@@ -1,5 +1,4 @@
-import type { IncomingHttpHeaders } from 'node:http';
-import type { Dispatcher } from 'undici';
+import type { AnswerHandler, Http1Connection, Http1Pool, Http1Request } from '@nebo/http1';
 import type { Provider } from '../catalogue/catalogue.js';
 import type { Deadlines } from './deadlines.js';
 import { Deadline } from './deadlines.js';
@@ -7,20 +6,20 @@ import { type EventReader, readerFor } from './event-stream.js';
 import { Refusal } from './refusal.js';
 import type { AnswerTaker, Sending } from './upstream.js';
 import { UpstreamError } from './upstream-error.js';
+import type { VendorHost } from './vendor-host.js';
 
 /** What the end of a body may take after `[DONE]`, milliseconds. */
 const endLimit = 1_000;
 
 /**
- * One request and its answer on undici's own interface, without a stream or a promise in between: what one read of the
- * connection brings goes on at once and together. A taker that falls behind pauses the connection.
+ * One request and its answer, without a stream or a promise in between: what one read of the connection brings goes on at
+ * once and together. A taker that falls behind pauses the connection.
  */
-export class Exchange implements Dispatcher.DispatchHandler, Sending {
-  private controller: Dispatcher.DispatchController | undefined;
+export class Exchange implements AnswerHandler, Sending {
+  /** Null before the request and after the end of its answer: the connection is somebody else's then. */
+  private connection: Http1Connection | null = null;
   private reader: EventReader | undefined;
   private refusal: Refusal | undefined;
-  private parts: Buffer[] = [];
-  private isQueued = false;
   private isPaused = false;
   private isOver = false;
   private ending: Deadline | undefined;
@@ -31,58 +30,77 @@ export class Exchange implements Dispatcher.DispatchHandler, Sending {
     private readonly deadlines: Deadlines,
   ) {}
 
+  /** Sends the request; whatever becomes of it, the taker is told. */
+  begin(pool: Http1Pool<VendorHost>, host: VendorHost, request: Http1Request): void {
+    try {
+      this.connection = pool.send(host, request, this);
+    } catch (error) {
+      // What cannot be a request, by what the operator's file says.
+      this.onError(error as Error);
+    }
+  }
+
   /** Ends request and answer at once, in whichever phase they are. */
   cancel(reason: Error): void {
     if (this.isOver) return;
     this.fail(reason);
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.controller = controller;
-    if (this.isOver) controller.abort(new Error('the answer is not wanted any more'));
-  }
-
-  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
-    if (status < 200 || this.isOver) return;
+  onHead(status: number, _reason: string, fields: string[]): void {
     if (status !== 200) {
-      this.refusal = new Refusal(this.provider, status, String(headers['retry-after'] ?? ''));
+      this.refusal = new Refusal(this.provider, status, valueOf(fields, 'retry-after'));
       this.endIn(Refusal.timeLimit);
       return;
     }
-    const type = String(headers['content-type'] ?? '');
+    const type = valueOf(fields, 'content-type');
     this.reader = readerFor(type.split(';', 1)[0]!.trim().toLowerCase());
   }
 
-  onResponseData(_: Dispatcher.DispatchController, part: Buffer): void {
+  onData(bytes: Buffer, start: number, end: number): void {
     if (this.refusal) {
-      if (this.refusal.add(part)) this.refuse(this.refusal);
+      if (this.refusal.add(Buffer.from(bytes.subarray(start, end)))) this.refuse(this.refusal);
       return;
     }
     if (this.isOver) return;
-    this.parts.push(part);
-    // One read of the connection may hold many parts, each a call of this; they go on together after the last.
-    if (this.isQueued || this.isPaused) return;
-    this.isQueued = true;
-    queueMicrotask(() => this.flush());
-  }
-
-  onResponseEnd(): void {
-    this.flush();
-    this.forgetEnd();
-    if (this.refusal) return this.refuse(this.refusal);
-    if (this.isOver) return;
     try {
-      void this.pass(this.reader!.end())?.catch(() => undefined);
-      this.succeed();
-      this.forgetEnd();
+      this.reader!.feed(bytes, start, end);
     } catch (error) {
       this.fail(error as Error);
     }
   }
 
-  onResponseError(_: Dispatcher.DispatchController | null, cause: Error): void {
+  onQuiet(): void {
+    const { reader } = this;
+    // What TLS had decrypted already comes behind a pause, too.
+    if (this.isOver || this.isPaused || !reader) return;
+    try {
+      const wait = this.pass(reader.take());
+      if (reader.isOver) this.succeed();
+      else if (wait) this.pauseUntil(wait);
+    } catch (error) {
+      this.fail(error as Error);
+    }
+  }
+
+  onEnd(): void {
+    this.connection = null;
+    this.forgetEnd();
+    if (this.refusal) return this.refuse(this.refusal);
+    if (this.isOver) return;
+    try {
+      void this.pass(this.reader!.end())?.catch(() => undefined);
+      this.isOver = true;
+      this.taker.ended();
+    } catch (error) {
+      this.fail(error as Error);
+    }
+  }
+
+  onError(cause: Error): void {
     // What arrived before is given out first.
-    this.flush();
+    this.isPaused = false;
+    this.onQuiet();
+    this.connection = null;
     this.forgetEnd();
     if (this.isOver) return;
     if (this.refusal) return this.refuse(this.refusal);
@@ -94,28 +112,14 @@ export class Exchange implements Dispatcher.DispatchHandler, Sending {
     );
   }
 
-  private flush(): void {
-    this.isQueued = false;
-    const { parts } = this;
-    if (this.isOver || parts.length === 0 || !this.reader) return;
-    this.parts = [];
-    try {
-      const wait = this.pass(this.reader.feed(parts.length === 1 ? parts[0]! : Buffer.concat(parts)));
-      if (this.reader.isOver) this.succeed();
-      else if (wait) this.pauseUntil(wait);
-    } catch (error) {
-      this.fail(error as Error);
-    }
-  }
-
   private pauseUntil(wait: Promise<void>): void {
     this.isPaused = true;
-    this.controller?.pause();
+    this.connection?.pause();
     wait.then(
       () => {
         this.isPaused = false;
-        this.controller?.resume();
-        this.flush();
+        this.connection?.resume();
+        this.onQuiet();
       },
       (error: Error) => this.cancel(error),
     );
@@ -139,16 +143,21 @@ export class Exchange implements Dispatcher.DispatchHandler, Sending {
 
   private fail(error: Error): void {
     this.isOver = true;
-    this.parts = [];
-    this.forgetEnd();
-    this.controller?.abort(error);
+    this.abort();
     this.taker.failed(error);
+  }
+
+  private abort(): void {
+    const { connection } = this;
+    this.connection = null;
+    this.forgetEnd();
+    connection?.abort();
   }
 
   private endIn(limit: number): void {
     this.ending = new Deadline(limit, () => {
       if (this.refusal && !this.isOver) this.refuse(this.refusal);
-      else this.controller?.abort(new Error('no end after the last event'));
+      else this.abort();
     });
     this.deadlines.watch(this.ending);
   }
@@ -156,4 +165,13 @@ export class Exchange implements Dispatcher.DispatchHandler, Sending {
   private forgetEnd(): void {
     if (this.ending) this.deadlines.forget(this.ending);
   }
+}
+
+/** The value of the first field of a name; '' without one. @param name in lower case */
+function valueOf(fields: readonly string[], name: string): string {
+  for (let at = 0; at < fields.length; at += 2) {
+    const field = fields[at]!;
+    if (field.length === name.length && field.toLowerCase() === name) return fields[at + 1]!;
+  }
+  return '';
 }

@@ -149,7 +149,8 @@ class Attempt implements AnswerTaker {
   events(events: readonly UpstreamEvent[]): Promise<void> | void {
     const { deadline } = this;
     if (!this.hasBegun) {
-      for (const event of events) checkChunk(event.json(), this.route);
+      // What is text and nothing else is no error.
+      for (const event of events) if (!event.plain()) checkChunk(event.json(), this.route);
       this.hasBegun = true;
       deadline.limit = this.idle;
       this.note(null);
