@@ -28,9 +28,9 @@ describe('a backup’s worker', () => {
 
   const blobs: BlobAccess = {
     ...noBlobs,
-    put: async (blob: BlobRef, source) => {
+    put: async (blob: BlobRef, open) => {
       const parts: Buffer[] = [];
-      for await (const part of source) parts.push(part as Buffer);
+      for await (const part of open()) parts.push(part as Buffer);
       const bytes = Buffer.concat(parts);
       expect(blob).toEqual({ sha256: createHash('sha256').update(bytes).digest('hex'), bytes: bytes.length });
       stored.set(blob.sha256, bytes);
@@ -133,10 +133,10 @@ describe('a backup’s worker', () => {
   it('sends the bytes again to a control plane that was away; what it refuses about them is an end', async () => {
     const faults = [new Error('connection refused'), new ControlPlaneError(503, 'not now')];
     const away = await workerWith({
-      put: async (blob, source, signal) => {
+      put: async (blob, open, signal) => {
         const fault = faults.shift();
         if (fault) throw fault;
-        await blobs.put(blob, source, signal);
+        await blobs.put(blob, open, signal);
       },
     });
     away.worker.want(item(away.id));

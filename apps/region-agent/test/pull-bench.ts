@@ -32,8 +32,8 @@ export class PullBench {
   dir = '';
   readonly blobs: BlobAccess = {
     get: (sha256) => Promise.resolve(Readable.from([this.stored.get(sha256)!])),
-    put: async (blob, source) => {
-      const bytes = await buffer(source);
+    put: async (blob, open) => {
+      const bytes = await buffer(open());
       expect(createHash('sha256').update(bytes).digest('hex')).toBe(blob.sha256);
       expect(bytes.length).toBe(blob.bytes);
       this.stored.set(blob.sha256, bytes);

@@ -6,6 +6,7 @@ import { type BlobAccess } from '../drivers/types.js';
 import { Reporter } from '../reconcile/reporter.js';
 import { WorkerSet } from '../reconcile/worker-set.js';
 import { type Worker } from '../reconcile/worker.js';
+import { lastingBlobs } from './lasting-blobs.js';
 
 /** What an area has of its agent. */
 export interface AreaParts {
@@ -39,10 +40,13 @@ export abstract class Area {
       () => parts.superseded(),
     );
     this.workers = new WorkerSet((kind, id) => this.makeWorker(kind, id), log);
-    this.blobs = {
-      get: (sha256, signal) => guarded(plane.getBlob(sha256, signal)),
-      put: (blob, source, signal) => guarded(plane.putBlob(blob.sha256, blob.bytes, source, signal)),
-    };
+    this.blobs = lastingBlobs(
+      {
+        getBlob: (sha256, signal) => guarded(plane.getBlob(sha256, signal)),
+        putBlob: (sha256, bytes, source, signal) => guarded(plane.putBlob(sha256, bytes, source, signal)),
+      },
+      { log },
+    );
   }
 
   get plane(): ServicePlane {

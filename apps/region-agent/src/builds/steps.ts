@@ -233,7 +233,7 @@ export class Steps {
     if (!spec.git) throw new Error('a build with neither bytes nor a commit');
     const say = (line: string) => this.say(line);
     const blob = await fetchCommit(spec.git, { sandbox, signal: io.signal, file: sourceFile, say });
-    await io.blobs.put(blob, createReadStream(sourceFile), io.signal);
+    await io.blobs.put(blob, () => createReadStream(sourceFile), io.signal);
     this.fetched = { source: blob };
     return blob;
   }
@@ -309,7 +309,7 @@ export class Steps {
       this.say(`warning: ${path} is left out, ${why}`);
     await pipeline(packed.stream, createWriteStream(file, { mode: 0o600 }), { signal: io.signal });
     const blob = await packed.digest;
-    await io.blobs.put(blob, createReadStream(file), io.signal);
+    await io.blobs.put(blob, () => createReadStream(file), io.signal);
     const { size } = await stat(file);
     this.say(
       `${made.kind} artifact ${blob.sha256.slice(0, 12)}: ${packed.manifest.files} files, ${size} bytes`,

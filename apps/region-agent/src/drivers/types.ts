@@ -28,7 +28,8 @@ export interface Egress {
 /** Blobs of the control plane. */
 export interface BlobAccess {
   get(sha256: string, signal: AbortSignal): Promise<Readable>;
-  put(blob: BlobRef, source: Readable, signal: AbortSignal): Promise<void>;
+  /** @param open a stream of its bytes from the beginning; called again when a connection broke */
+  put(blob: BlobRef, open: () => Readable, signal: AbortSignal): Promise<void>;
 }
 
 export interface BuildIo {

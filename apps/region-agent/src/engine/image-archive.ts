@@ -63,7 +63,7 @@ export async function storeImageArchive(
       );
     layers.push({ ...blob, diff_id: diffIds[index]! });
     if (!files.has(blob.sha256)) {
-      await parts.blobs.put(blob, createReadStream(path), parts.signal);
+      await parts.blobs.put(blob, () => createReadStream(path), parts.signal);
       files.set(blob.sha256, path);
     }
     parts.say(
@@ -74,7 +74,7 @@ export async function storeImageArchive(
   const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
   const document: ImageDocument = { version: 1, digest, manifest: digest, settings, layers };
   const written = writeDocument(document);
-  await parts.blobs.put(written.blob, Readable.from([written.bytes]), parts.signal);
+  await parts.blobs.put(written.blob, () => Readable.from([written.bytes]), parts.signal);
   return {
     document,
     artifact: written.blob,

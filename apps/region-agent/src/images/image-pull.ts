@@ -94,7 +94,7 @@ export class ImagePull {
       layers,
     };
     const { bytes, blob } = writeDocument(document);
-    await parts.blobs.put(blob, Readable.from([bytes]), parts.signal);
+    await parts.blobs.put(blob, () => Readable.from([bytes]), parts.signal);
     return {
       document,
       artifact: blob,
@@ -166,7 +166,7 @@ export class ImagePull {
     } finally {
       await file.close();
     }
-    await blobs.put({ sha256, bytes: layer.size }, createReadStream(path), signal);
+    await blobs.put({ sha256, bytes: layer.size }, () => createReadStream(path), signal);
     this.pulled.add(sha256);
     say(`${shown}: ${short}, ${megabytes(layer.size)} in ${((Date.now() - began) / 1000).toFixed(1)} s`);
   }

@@ -14,7 +14,7 @@ export function localBlobs(
   file: (sha256: string) => string | undefined,
 ): BlobAccess {
   return {
-    put: (blob, source, signal) => blobs.put(blob, source, signal),
+    put: (blob, open, signal) => blobs.put(blob, open, signal),
     get: async (sha256, signal) => {
       if (sha256 === document.sha256) return Readable.from([document.bytes]);
       const path = file(sha256);

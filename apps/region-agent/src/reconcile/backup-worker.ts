@@ -143,16 +143,13 @@ export class BackupWorker implements Worker {
   private async put(blob: BlobRef, path: string, signal: AbortSignal): Promise<void> {
     const backoff = new Backoff(500, 30_000);
     for (;;) {
-      const source = createReadStream(path);
       try {
-        return await this.parts.blobs.put(blob, source, signal);
+        return await this.parts.blobs.put(blob, () => createReadStream(path), signal);
       } catch (error) {
         signal.throwIfAborted();
         if (error instanceof ControlPlaneError && [400, 413, 422].includes(error.status)) throw error;
         this.parts.log.warn({ backup: this.id, error: String(error) }, 'backup will be sent again');
         await sleep(backoff.next(), signal);
-      } finally {
-        source.destroy();
       }
     }
   }
