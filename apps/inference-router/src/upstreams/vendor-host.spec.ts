@@ -1,3 +1,4 @@
+import dns, { type LookupAddress } from 'node:dns';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { createServer as createHttps, type Server } from 'node:https';
@@ -6,6 +7,8 @@ import { selfSigned } from '@nebo/test-kit';
 import { Cancel } from '../completions/cancel.js';
 import { startOutbound, type Outbound } from '../../test/outbound.js';
 import { vendorHost } from './vendor-host.js';
+
+type Told = (error: null, addresses: LookupAddress[]) => void;
 
 describe('where a vendor answers', () => {
   it.each([
@@ -67,9 +70,9 @@ describe('a vendor over TLS', () => {
     server.closeAllConnections();
   });
 
-  const start = (host: string): Outbound =>
+  const start = (host: string, at = server): Outbound =>
     (outbound = startOutbound(`
-providers: { vendor: { base_url: "https://${host}:${(server.address() as AddressInfo).port}", dialect: openai } }
+providers: { vendor: { base_url: "https://${host}:${(at.address() as AddressInfo).port}", dialect: openai } }
 models: { glm-5.2: { upstreams: [{ provider: vendor }] } }
 `));
   const ask = () => outbound!.ask(outbound!.order('glm-5.2'));
@@ -84,6 +87,32 @@ models: { glm-5.2: { upstreams: [{ provider: vendor }] } }
     start('127.0.0.1');
     expect((await ask()).content).toBe('hello');
     expect(names).toEqual([false]);
+  });
+
+  it('a name whose first address does not answer is found at its second', async () => {
+    const here = createHttps(pair, (_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).end(answer);
+    });
+    here.listen(0, '127.0.0.1');
+    await once(here, 'listening');
+    const { lookup } = dns;
+    let asked = 0;
+    const told = (_name: string, _how: object, done: Told) => {
+      asked += 1;
+      const found = [
+        { address: '::1', family: 6 },
+        { address: '127.0.0.1', family: 4 },
+      ];
+      process.nextTick(done, null, found);
+    };
+    dns.lookup = told as unknown as typeof lookup;
+    start('localhost', here);
+    const answered = ask().finally(() => {
+      dns.lookup = lookup;
+      here.close();
+    });
+    expect((await answered).content).toBe('hello');
+    expect(asked).toBe(1);
   });
 
   it('a further connection goes on with the session of one before', async () => {
