@@ -218,7 +218,11 @@ const imageBuild = (
       );
       const before = await readFile('/etc/hosts', 'utf8');
       const replica = await started(await built(registry.push('ann/evil', 'v1', image)));
-      const log = (await replica.log(4)).join('\n');
+      // How many lines come before it is the loader's business.
+      await eventually(() =>
+        on.plane.lines(`replica-${replica.id}`).some((line) => line.includes('/evil-ran')),
+      );
+      const log = (await replica.log()).join('\n');
       expect(log).toMatch(/^d.* \/\.nebo$/m);
       expect(log).toMatch(/^d.* \/dev$/m);
       expect(log).toMatch(/^d.* \/proc$/m);

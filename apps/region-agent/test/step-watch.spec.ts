@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readFile, rm, rmdir, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, readlink, realpath, rm, rmdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { findBusybox } from '@nebo/test-kit';
@@ -12,6 +12,7 @@ import { type Steps, StepWatch, unboundWords } from '../src/engine/step-watch.js
 import { workingContainers } from '../src/engine/working-containers.js';
 import { writtenFolders } from '../src/engine/written.js';
 import { mountsIn, placeOf, upperOf } from '../src/system/mounts.js';
+import { eventually } from './agent-kit.js';
 import { EngineDouble } from './engine-double.js';
 
 const hierarchy = await findHierarchy(await readFile('/proc/self/mounts', 'utf8').catch(() => ''));
@@ -126,6 +127,9 @@ describe('what Podman stores of builds', () => {
       ].join(' && ');
       child = spawn('unshare', ['--mount', 'sh', '-c', script], { stdio: ['ignore', 'pipe', 'inherit'] });
       await once(child.stdout!, 'data');
+      // Until then it sees what its host has mounted.
+      const root = await realpath(join(dir, 'merged'));
+      await eventually(async () => (await readlink(`/proc/${child.pid}/root`)) === root);
     }, 30_000);
     afterAll(async () => {
       child.kill('SIGKILL');

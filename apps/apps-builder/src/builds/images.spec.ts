@@ -132,6 +132,8 @@ describe('builds of images', () => {
     expect(await restartAt()).toBeNull();
     await set('COLOUR', 'red');
     expect(await restartAt()).not.toBeNull();
+    // It would replace the replica that is told to be ready below.
+    await eventually('the restart is over', async () => (await restartAt()) === null);
     const { id } = (await deploy(app.id)).body;
     const { spec } = await wanted(id);
     expect(spec.image!.login).toEqual({ host: 'registry.example.com', username: null, password: 'sesame' });

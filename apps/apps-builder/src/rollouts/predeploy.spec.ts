@@ -54,6 +54,11 @@ describe('the command before a deploy', () => {
   it('runs once in the new version, with its variables, before anything of it starts; then it goes live', async () => {
     const app = await create();
     await bench.api('POST', `apps/${app}/env`, { name: 'DATABASE', value: 'sesame', is_secret: true });
+    // The change's own restart would make a second revision in the middle of the first one's way.
+    await eventually('the restart is over', async () => {
+      const [row] = await bench.sql('select restart_at from app where id = $1::uuid', [app]);
+      return row!['restart_at'] === null;
+    });
     const id = await deploy(app);
     const item = await wantedRun(id);
     expect(item.spec as RunSpec).toMatchObject({
