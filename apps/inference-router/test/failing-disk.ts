@@ -17,20 +17,20 @@ export class FailingDisk implements LogDisk {
   rename = (from: string, to: string) => this.real.rename(from, to);
   remove = (name: string) => this.real.remove(name);
 
-  async create(name: string): Promise<LogFile> {
+  async create(name: string, size: number): Promise<LogFile> {
     if (this.failCreate) throw failure('EACCES');
-    const file = await this.real.create(name);
+    const file = await this.real.create(name, size);
     return {
-      append: async (bytes) => {
+      write: async (bytes, at) => {
         this.writes += 1;
         if (bytes.length <= this.room) {
           this.room -= bytes.length;
-          await file.append(bytes);
+          await file.write(bytes, at);
           // Written, but nobody knows whether it would be there after a power cut.
           if (this.failSync) throw failure('EIO');
           return;
         }
-        await file.append(bytes.subarray(0, this.room));
+        await file.write(bytes.subarray(0, this.room), at);
         this.room = 0;
         throw failure('ENOSPC');
       },

@@ -151,6 +151,34 @@ describe('RemoteTarget.forward', () => {
     for (const asking of lasting) asking.destroy();
   });
 
+  it('more than its bound are refused at once, and room comes back with each end', async () => {
+    const few = new RemoteTarget(target.url, 2);
+    const front = await serve((request, response) =>
+      few.forward(request, response, (error) => {
+        errors.push(error);
+        response.writeHead(503).end();
+      }),
+    );
+    const held: ServerResponse[] = [];
+    const both = new Promise<void>((resolve) => {
+      service = (_request, response) => void (held.push(response) === 2 && resolve());
+    });
+    const ask = async () => (await fetch(front.url)).status;
+    const first = [ask(), ask()];
+    await both;
+    await expect(ask()).resolves.toBe(503);
+    expect(String(errors)).toMatch(/2 requests are under way/);
+    // One ends well; the service breaks the other off. Both give their room back.
+    held[0]!.end();
+    held[1]!.socket!.destroy();
+    await Promise.all(first);
+    service = (_request, response) => void response.end();
+    await expect(Promise.all([ask(), ask()])).resolves.toEqual([200, 200]);
+    front.server.closeAllConnections();
+    front.server.close();
+    await few.close();
+  });
+
   it('a client that leaves ends the work behind, and is no error', async () => {
     const left = new Promise<void>((resolve) => {
       service = (_, response) => {

@@ -90,12 +90,16 @@ export class RemoteTarget implements ServiceTarget {
   private readonly target: Http1Target;
   private forwarded = 0;
 
-  constructor(readonly url: string) {
+  /** @param most requests under way at once */
+  constructor(
+    readonly url: string,
+    private readonly most = mostConnections,
+  ) {
     const { origin, host, hostname, port } = new URL(url);
     this.host = host;
     this.target = { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? 80 : Number(port) };
     this.pool = new Pool(origin, {
-      connections: mostConnections,
+      connections: most,
       headersTimeout: 0,
       bodyTimeout: 0,
       keepAliveTimeout: idleMs,
@@ -112,8 +116,8 @@ export class RemoteTarget implements ServiceTarget {
 
   forward(request: IncomingMessage, response: ServerResponse, onError: (error: unknown) => void): void {
     // A stream has its connection for as long as it lasts: what waited for a free one would wait for minutes.
-    if (this.forwarded >= mostConnections)
-      return onError(new Error(`${mostConnections} requests are under way at ${this.host}`));
+    if (this.forwarded >= this.most)
+      return onError(new Error(`${this.most} requests are under way at ${this.host}`));
     this.forwarded += 1;
     const passage = new Passage(request, response, onError, () => (this.forwarded -= 1));
     passage.begin(this.forwarding, this.target, this.host);

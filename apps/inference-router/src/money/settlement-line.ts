@@ -1,51 +1,70 @@
 import { crc32 } from 'node:zlib';
 import type { SliceSettlement } from '@nebo/contracts';
 
-/** A line of the log: checksum (8 hex digits), a space, JSON. */
-export function lineOf(settlement: SliceSettlement): string {
+/**
+ * A line of the log: checksum of the rest (8 hex digits), a space, where in the file the write that it belongs to begins
+ * (bytes; missing in lines of older versions, each of which counts as a write of its own), a space, JSON.
+ */
+export function lineOf(settlement: SliceSettlement, write?: number): string {
   const json = JSON.stringify(settlement);
-  return `${sumOf(json)} ${json}\n`;
+  const rest = write === undefined ? json : `${write} ${json}`;
+  return `${sumOf(rest)} ${rest}\n`;
 }
 
-const sumOf = (json: string): string => crc32(json).toString(16).padStart(8, '0');
+const sumOf = (text: string): string => crc32(text).toString(16).padStart(8, '0');
 
 /** What a segment holds after a crash. */
 export interface ReadSegment {
   settlements: SliceSettlement[];
-  /** Numbers of lines (from 1) that are damaged although others follow: not the trace of a crash. */
+  /** Numbers of lines (from 1) that are damaged although a later write follows: not the trace of a crash. */
   corrupt: number[];
-  /** Bytes of a last line that was never written to its end; nobody was answered on the strength of it. */
+  /** Bytes of a last write that did not get to the disk whole; nobody was answered on the strength of it. */
   torn: number;
 }
 
-/** Reads a segment; a line counts only when its checksum is right. */
-export function readSegment(bytes: Buffer): ReadSegment {
-  const read: ReadSegment = { settlements: [], corrupt: [], torn: 0 };
-  let bad: { line: number; size: number }[] = [];
+/**
+ * Reads a segment; a line counts only when its checksum is right. The zeros at the end are room that was never used. Of the
+ * last write any part may be missing, since a disk that loses power keeps its sectors in any order.
+ */
+export function readSegment(file: Buffer): ReadSegment {
+  const bytes = file.subarray(0, usedOf(file));
+  const settlements: SliceSettlement[] = [];
+  const bad: { line: number; at: number; size: number }[] = [];
+  let lastWrite = 0;
   let line = 0;
   for (let at = 0; at < bytes.length;) {
     const end = bytes.indexOf(10, at);
     const next = end < 0 ? bytes.length : end + 1;
     line += 1;
-    const settlement = end < 0 ? null : parse(bytes.toString('utf8', at, end));
-    if (!settlement) bad.push({ line, size: next - at });
-    else {
-      read.corrupt.push(...bad.map((one) => one.line));
-      bad = [];
-      read.settlements.push(settlement);
-    }
+    const found = end < 0 ? null : parse(bytes.toString('utf8', at, end));
+    if (found) {
+      settlements.push(found.settlement);
+      lastWrite = found.write ?? at;
+    } else bad.push({ line, at, size: next - at });
     at = next;
   }
-  // Damage at the very end is the write that the crash cut; its pieces may hold line ends.
-  read.torn = bad.reduce((sum, { size }) => sum + size, 0);
-  return read;
+  const torn = bad.filter(({ at }) => at >= lastWrite);
+  return {
+    settlements,
+    corrupt: bad.filter(({ at }) => at < lastWrite).map((one) => one.line),
+    torn: torn.reduce((sum, { size }) => sum + size, 0),
+  };
 }
 
-function parse(line: string): SliceSettlement | null {
-  const json = line.slice(9);
-  if (line[8] !== ' ' || sumOf(json) !== line.slice(0, 8)) return null;
+function usedOf(file: Buffer): number {
+  let end = file.length;
+  while (end > 0 && file[end - 1] === 0) end -= 1;
+  return end;
+}
+
+const shape = /^([0-9a-f]{8}) ((?:(\d+) )?(\{.*))$/s;
+
+function parse(line: string): { settlement: SliceSettlement; write: number | undefined } | null {
+  const [, sum, rest, write, json] = shape.exec(line) ?? [];
+  if (rest === undefined || sumOf(rest) !== sum) return null;
   try {
-    return JSON.parse(json) as SliceSettlement;
+    const settlement = JSON.parse(json!) as SliceSettlement;
+    return { settlement, write: write === undefined ? undefined : Number(write) };
   } catch {
     return null;
   }

@@ -1,10 +1,11 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SliceSettlement } from '@nebo/contracts';
 import { createMetrics } from '@nebo/telemetry';
 import { pino } from 'pino';
 import { FailingDisk } from '../../test/failing-disk.js';
+import { until } from '../../test/harness.js';
 import { FolderDisk, type LogDisk } from './log-disk.js';
 import { MoneyMetrics } from './money-metrics.js';
 import { lineOf } from './settlement-line.js';
@@ -65,7 +66,7 @@ describe('the settlement log', () => {
   });
 
   it('removes a segment when all of it is acknowledged, not before', async () => {
-    const log = open(400);
+    const log = open(1_000);
     const written = await Promise.all(ids.map((id) => log.append(settlement(id))));
     const more = await log.append(settlement('more'));
     expect(segments()).toHaveLength(2);
@@ -127,6 +128,78 @@ describe('the settlement log', () => {
       expect(await replayed()).toEqual(ids.slice(0, whole));
       if (whole === 0) writeFileSync(file, '');
     }
+  });
+
+  it('has room on the disk for what comes, and makes the next segment while one is being filled', async () => {
+    const log = open(800);
+    const [first] = await Promise.all(ids.slice(0, 2).map((id) => log.append(settlement(id))));
+    expect(statSync(join(folder, first!.name)).size).toBe(800);
+    await until(() => segments().length === 2, 'the next one is there');
+    expect((await log.append(settlement('fills'))).name).toBe(first!.name);
+    expect((await log.append(settlement('next'))).name).toBe(segments()[1]);
+    expect(await replayed()).toEqual(['op-0', 'op-1', 'fills', 'next']);
+  });
+
+  it('makes a segment when it needs one, where that failed before', async () => {
+    const disk = new FailingDisk(new FolderDisk(folder));
+    const log = open(700, disk);
+    await log.append(settlement('first'));
+    disk.failCreate = true;
+    await log.append(settlement('past the middle'));
+    await new Promise(setImmediate);
+    disk.failCreate = false;
+    await log.append(settlement('next'));
+    expect(log.failure).toBeNull();
+    expect(await replayed()).toEqual(['first', 'past the middle', 'next']);
+  });
+
+  it('leaves no file behind that was made and not used, after a stop or a crash', async () => {
+    const log = open(1_000);
+    const written = await Promise.all(ids.slice(0, 2).map((id) => log.append(settlement(id))));
+    await until(() => segments().length === 2, 'the next one is there');
+    // What a crash leaves: one of zeros, which the next life removes.
+    writeFileSync(join(folder, 'settlements-000000000009.log'), Buffer.alloc(1_000));
+    expect(await replayed()).toEqual(['op-0', 'op-1']);
+    expect(segments()).not.toContain('settlements-000000000009.log');
+    for (const segment of written) await log.acknowledged(segment);
+    await log.close();
+    expect(segments()).toEqual([]);
+  });
+
+  it.each(['its beginning', 'its middle', 'its end', 'all of it'])(
+    'a power cut in the last write, which loses %s, is no damage: the lines that are whole count',
+    async (lost) => {
+      const log = open();
+      await log.append(settlement('before'));
+      const [segment] = await Promise.all(ids.map((id) => log.append(settlement(id))));
+      const file = join(folder, segment!.name);
+      const bytes = readFileSync(file);
+      const begin = bytes.indexOf(10) + 1;
+      const size = bytes.lastIndexOf(10) + 1 - begin;
+      const [from, to] = { 'its beginning': [0, 0.5], 'its middle': [0.3, 0.7], 'its end': [0.5, 1] }[
+        lost
+      ] ?? [0, 1];
+      bytes.fill(0, begin + Math.floor(size * from!), begin + Math.floor(size * to!));
+      writeFileSync(file, bytes);
+      const found = await replayed();
+      expect(found[0]).toBe('before');
+      expect(found.slice(1)).toEqual(
+        { 'its beginning': ids.slice(3), 'its middle': [ids[0], ids[4]], 'its end': ids.slice(0, 2) }[lost] ??
+          [],
+      );
+      expect(loud.every((line) => (line as { level: number }).level === 40)).toBe(true);
+    },
+  );
+
+  it('zeros in a write that others followed are damage', async () => {
+    const log = open();
+    const { name } = await log.append(settlement('first'));
+    await log.append(settlement('second'));
+    const file = join(folder, name);
+    const bytes = readFileSync(file);
+    writeFileSync(file, bytes.fill(0, 50, 90));
+    expect(await replayed()).toEqual(['second']);
+    expect(loud).toMatchObject([{ level: 50, segment: name, lines: [1] }]);
   });
 
   it('a full disk refuses only what it cannot take, and leaves no half line', async () => {

@@ -4,10 +4,10 @@ import type { LogDisk, LogFile } from './log-disk.js';
 import type { MoneyMetrics } from './money-metrics.js';
 import { lineOf, readSegment } from './settlement-line.js';
 
-/** A segment of this size is full. Bytes. */
+/** A segment of this size is full; it is made so large. Bytes. */
 const segmentSize = 4 * 1024 * 1024;
-/** Most bytes of one write. */
-const mostBytes = 1024 * 1024;
+/** Most settlements of one write; each is less than a kilobyte. */
+const mostOfWrite = 1_024;
 /** Most turns of the event loop that a batch gathers for. */
 const mostTurns = 6;
 const namePattern = /^settlements-(\d{12})\.log$/;
@@ -25,9 +25,17 @@ export interface Segment {
 }
 
 interface Pending {
-  line: string;
+  settlement: SliceSettlement;
   resolve(segment: Segment): void;
   reject(error: unknown): void;
+}
+
+/** A segment that is being written, or is ready to be. */
+interface OpenSegment {
+  segment: Segment;
+  file: LogFile;
+  /** Bytes that were written. */
+  size: number;
 }
 
 /**
@@ -38,7 +46,9 @@ interface Pending {
 export class SettlementLog {
   private pending: Pending[] = [];
   private writing: Promise<void> | undefined;
-  private current: { segment: Segment; file: LogFile; size: number } | null = null;
+  private current: OpenSegment | null = null;
+  /** The one after this, made while this one is being filled: to make one takes a while. Null where that failed. */
+  private following: Promise<OpenSegment | null> | null = null;
   private next = 1;
   /** Why the last write failed; null: it did not. */
   failure: Error | null = null;
@@ -84,7 +94,7 @@ export class SettlementLog {
    */
   append(settlement: SliceSettlement): Promise<Segment> {
     return new Promise((resolve, reject) => {
-      this.pending.push({ line: lineOf(settlement), resolve, reject });
+      this.pending.push({ settlement, resolve, reject });
       this.writing ??= this.writeAll();
     });
   }
@@ -94,12 +104,15 @@ export class SettlementLog {
     segment.open -= 1;
     if (segment.open > 0) return;
     if (segment.closed) await this.finish(segment);
-    else if (!this.writing && (this.current?.size ?? 0) > this.size / 16) await this.closeSegment();
+    else if (!this.writing && (this.current?.size ?? 0) > this.size / 2) await this.closeSegment();
   }
 
   /** Waits for what is being written; removes the last segment when nothing stands in it any more. */
   async close(): Promise<void> {
     await this.writing;
+    await this.closeSegment();
+    this.current = (await this.following) ?? null;
+    this.following = null;
     await this.closeSegment();
   }
 
@@ -107,9 +120,9 @@ export class SettlementLog {
     try {
       while (this.pending.length > 0) {
         await this.gather();
-        const batch = this.takeBatch();
+        const batch = this.pending.splice(0, mostOfWrite);
         try {
-          const segment = await this.write(Buffer.from(batch.map(({ line }) => line).join('')), batch.length);
+          const segment = await this.write(batch);
           for (const { resolve } of batch) resolve(segment);
         } catch (error) {
           this.failure = error as Error;
@@ -138,38 +151,41 @@ export class SettlementLog {
     }
   }
 
-  private takeBatch(): Pending[] {
-    let bytes = 0;
-    const count = this.pending.findIndex(({ line }) => (bytes += line.length) > mostBytes);
-    return this.pending.splice(0, count < 0 ? this.pending.length : Math.max(1, count));
-  }
-
-  private async write(bytes: Buffer, count: number): Promise<Segment> {
-    const current = (this.current ??= await this.create());
+  private async write(batch: readonly Pending[]): Promise<Segment> {
+    const current = (this.current ??= await this.begin());
+    const { size: at, segment } = current;
+    const bytes = Buffer.from(batch.map(({ settlement }) => lineOf(settlement, at)).join(''));
     const begun = performance.now();
     try {
-      await current.file.append(bytes);
+      await current.file.write(bytes, at);
     } catch (error) {
       // Half a line must not stand before whole ones, nor a settlement in the log that its client was told is free.
-      await current.file.truncate(current.size).catch((err: unknown) => {
-        this.log.error({ err, segment: current.segment.name }, 'a failed write could not be taken back');
+      await current.file.truncate(at).catch((err: unknown) => {
+        this.log.error({ err, segment: segment.name }, 'a failed write could not be taken back');
       });
       await this.closeSegment();
       throw error;
     }
-    this.metrics.batch(count);
+    this.metrics.batch(batch.length);
     this.metrics.sync((performance.now() - begun) / 1_000);
     this.failure = null;
     current.size += bytes.length;
-    current.segment.open += count;
+    segment.open += batch.length;
     if (current.size >= this.size) await this.closeSegment();
-    return current.segment;
+    else if (current.size > this.size / 2) this.following ??= this.create().catch(() => null);
+    return segment;
   }
 
-  private async create(): Promise<{ segment: Segment; file: LogFile; size: number }> {
+  private async begin(): Promise<OpenSegment> {
+    const { following } = this;
+    this.following = null;
+    return (await following) ?? this.create();
+  }
+
+  private async create(): Promise<OpenSegment> {
     const name = nameOf(this.next);
     this.next += 1;
-    const file = await this.disk.create(name);
+    const file = await this.disk.create(name, this.size);
     return { segment: { name, open: 0, closed: false, corrupt: false }, file, size: 0 };
   }
 

@@ -285,13 +285,17 @@ describe('settlements', () => {
     });
   });
 
-  it('the log is lines with a checksum', async () => {
+  it('the log is lines with a checksum, and room of zeros for more', async () => {
     await start();
     ground.billing.away = /settle/;
     const answer = await ask();
     const [name] = segments();
-    const line = readFileSync(join(folder, name!), 'utf8');
-    expect(line).toMatch(/^[0-9a-f]{8} \{"operation_id":"[^"]+".*\}\n$/);
+    const bytes = readFileSync(join(folder, name!));
+    expect(bytes).toHaveLength(4 * 1024 * 1024);
+    const end = bytes.indexOf(10) + 1;
+    const line = bytes.toString('utf8', 0, end);
+    expect(line).toMatch(/^[0-9a-f]{8} 0 \{"operation_id":"[^"]+".*\}\n$/);
     expect(line).toContain(ledgerId(answer));
+    expect(bytes.subarray(end).every((byte) => byte === 0)).toBe(true);
   });
 });
