@@ -41,6 +41,8 @@ export interface ProxyTrace {
 export interface Woken {
   replica: Replica;
   pool: Http1Pool<Replica>;
+  /** The replica hung up on the request. */
+  hungUp: () => void;
   /**
    * The replica took no connection, and nothing of the request was read: asks for it anew.
    * @throws WakeFailed when there is none
@@ -198,12 +200,13 @@ export class Proxy implements AttemptOwner<Forwarding> {
   /** Tries again where nothing can have been done twice, otherwise says what went wrong. */
   private failed(one: Forwarding, replica: Replica, error: unknown): void {
     const { req, res, route, request, trace, tried, woken } = one;
+    const failure = classify(error);
+    if (failure.hungUp) woken?.hungUp();
     if (res.destroyed || res.headersSent) {
       // The head has gone out: only a cut connection tells the client that the rest is missing.
       cut(res);
       return one.resolve();
     }
-    const failure = classify(error);
     this.metrics.upstreamFailed(failure.reason);
     if (failure.notSent) this.balancer.refused(replica);
     const method = req.method ?? '';

@@ -2,47 +2,11 @@ import { createHash, randomBytes } from 'node:crypto';
 import http from 'node:http';
 import { type Duplex } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { type RouteTarget } from '@nebo/contracts';
-import { Registry } from 'prom-client';
-import { FakeDesk } from '../../test/desk.js';
-import { ask, backend, Cleanup, freePort, open, pause, replicas, serving, until } from '../../test/kit.js';
-import { type EdgeOptions } from '../index.js';
+import { ask, backend, Cleanup, open, pause, replicas, serving, until } from '../../test/kit.js';
+import { sleepy, stage } from '../../test/stage.js';
 
 const cleanup = new Cleanup();
 afterEach(() => cleanup.run());
-
-const sleepy = (id = 'r1'): RouteTarget => ({ kind: 'replicas', replicas: [], wake: { id } });
-
-/** An edge with one sleeping app, whose process is a server of this test. */
-async function stage(more: { tuning?: EdgeOptions['tuning']; listener?: http.RequestListener } = {}) {
-  const desk = new FakeDesk();
-  const registry = new Registry();
-  const app = await backend(
-    cleanup,
-    more.listener ??
-      ((req, res) => {
-        const hash = createHash('sha256');
-        req.on('data', (chunk: Buffer) => hash.update(chunk));
-        req.on('end', () => res.end(`${req.method} ${hash.digest('hex')}`));
-      }),
-  );
-  desk.ports.set('r1', app.port);
-  const run = await serving(cleanup, sleepy(), {
-    wake: desk,
-    registry,
-    tuning: { wakePatienceMs: 400, wakeTimeoutMs: 20_000, ...more.tuning },
-  });
-  const figure = async (name: string) => {
-    const line = (await registry.metrics()).split('\n').find((text) => text.startsWith(`${name} `));
-    return Number(line?.split(' ')[1] ?? NaN);
-  };
-  const close = (): { open: () => void } => {
-    let release!: () => void;
-    desk.gate = new Promise((resolve) => (release = resolve));
-    return { open: release };
-  };
-  return { ...run, desk, app, figure, close };
-}
 
 const errorOf = (text: string) => (JSON.parse(text) as { error: { code: string; message: string } }).error;
 
@@ -73,7 +37,7 @@ const upgrade = (port: number): Promise<{ status: number; socket: Duplex | null;
 
 describe('requests for an app that sleeps', () => {
   it('a burst of every kind is held, starts it once and is served whole', async () => {
-    const on = await stage();
+    const on = await stage(cleanup);
     on.app.server.on('upgrade', (_req, socket) => {
       socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
       socket.pipe(socket);
@@ -114,7 +78,7 @@ describe('requests for an app that sleeps', () => {
   });
 
   it('the body stays in the socket while nobody can take it', async () => {
-    const on = await stage();
+    const on = await stage(cleanup);
     const gate = on.close();
     let sent = 0;
     const call = http.request({
@@ -146,7 +110,7 @@ describe('requests for an app that sleeps', () => {
   }, 30_000);
 
   it('more than may wait: 503 with Retry-After at once, for one app and for the whole edge', async () => {
-    const on = await stage({ tuning: { wakeQueue: 3, wakeQueueTotal: 5 } });
+    const on = await stage(cleanup, { tuning: { wakeQueue: 3, wakeQueueTotal: 5 } });
     on.plane.route('other.apps.localhost', sleepy('r2'));
     await until(() => on.edge.status().hosts === 2);
     on.desk.ports.set('r2', on.app.port);
@@ -172,7 +136,7 @@ describe('requests for an app that sleeps', () => {
   });
 
   it('who leaves is dropped from the queue, also one that asked for a WebSocket', async () => {
-    const on = await stage();
+    const on = await stage(cleanup);
     const gate = on.close();
     const leaving = http.get({ host: '127.0.0.1', port: on.port, headers: { host: 'shop.apps.localhost' } });
     leaving.on('error', () => undefined);
@@ -205,7 +169,7 @@ describe('requests for an app that sleeps', () => {
   ] as const)(
     'a start that %s: all who wait get %i and how long to stay away',
     async (why, status, code, message) => {
-      const on = await stage();
+      const on = await stage(cleanup);
       const gate = on.close();
       const asked = [ask(on.port, '/'), ask(on.port, '/', { method: 'POST', body: 'x' })];
       const socket = upgrade(on.port);
@@ -226,7 +190,7 @@ describe('requests for an app that sleeps', () => {
   );
 
   it('an agent that is away: 503 with a sentence after some patience, and served once it is back in time', async () => {
-    const on = await stage();
+    const on = await stage(cleanup);
     on.desk.refuse = 'away';
     const none = await ask(on.port, '/');
     expect([none.status, none.headers['retry-after']]).toEqual([503, '5']);
@@ -243,14 +207,14 @@ describe('requests for an app that sleeps', () => {
   it('nobody to ask at all, and a start without end: 503 and 504', async () => {
     const alone = await serving(cleanup, sleepy());
     expect((await ask(alone.port, '/')).status).toBe(503);
-    const on = await stage({ tuning: { wakeTimeoutMs: 300 } });
+    const on = await stage(cleanup, { tuning: { wakeTimeoutMs: 300 } });
     on.close();
     const late = await ask(on.port, '/');
     expect([late.status, errorOf(late.text).code]).toEqual([504, 'app_start_timeout']);
   });
 
   it('an agent that is killed while the app starts: the request is held on and served by the next one', async () => {
-    const on = await stage({ tuning: { wakePatienceMs: 10_000 } });
+    const on = await stage(cleanup, { tuning: { wakePatienceMs: 10_000 } });
     const gate = on.close();
     const held = ask(on.port, '/', { method: 'POST', body: 'x' });
     await until(() => on.desk.starts === 1);
@@ -263,7 +227,7 @@ describe('requests for an app that sleeps', () => {
   });
 
   it('works on while the control plane is away', async () => {
-    const on = await stage();
+    const on = await stage(cleanup);
     on.plane.down = true;
     await on.edge.refresh();
     expect((await ask(on.port, '/')).status).toBe(200);
@@ -273,7 +237,7 @@ describe('requests for an app that sleeps', () => {
 
 describe('an app that was woken', () => {
   it('is given back after its idle time, not while anything is under way; then it is started anew', async () => {
-    const on = await stage({
+    const on = await stage(cleanup, {
       listener: (req, res) => {
         res.writeHead(200, { 'content-type': 'text/event-stream' });
         res.write('data: 1\n\n');
@@ -300,7 +264,7 @@ describe('an app that was woken', () => {
   });
 
   it('its hold is renewed as long as it is used, and its address left when it lapses', async () => {
-    const on = await stage();
+    const on = await stage(cleanup);
     on.desk.leaseMs = 600;
     expect((await ask(on.port, '/')).status).toBe(200);
     await pause(1_500);
@@ -316,7 +280,7 @@ describe('an app that was woken', () => {
   }, 20_000);
 
   it('an agent that is gone takes the address with it: nothing is sent there, another app may have it', async () => {
-    const on = await stage();
+    const on = await stage(cleanup);
     expect((await ask(on.port, '/')).status).toBe(200);
     const second = await backend(cleanup, (_req, res) => res.end('second life'));
     on.desk.lose();
@@ -324,40 +288,8 @@ describe('an app that was woken', () => {
     expect((await ask(on.port, '/')).text).toBe('second life');
   });
 
-  it('takes no connection any more: asked for again, and the request, body and all, goes to its next life', async () => {
-    const on = await stage();
-    const body = randomBytes(300_000);
-    for (const ask_ of [
-      () => ask(on.port, '/', { method: 'POST', body }),
-      () => ask(on.port, '/', { method: 'GET' }),
-    ]) {
-      on.desk.ports.set('r1', await freePort());
-      on.desk.awake.add('r1');
-      on.desk.lose();
-      on.desk.awake.add('r1');
-      const real = on.app.port;
-      const hold = on.desk.hold.bind(on.desk);
-      let holds = 0;
-      on.desk.hold = (...words) => {
-        // The agent sees the end of the process a little later than the edge does.
-        if (++holds === 3) {
-          on.desk.ports.set('r1', real);
-          on.desk.awake.delete('r1');
-        }
-        return hold(...words);
-      };
-      const answer = await ask_();
-      expect(answer.status).toBe(200);
-      expect(holds).toBe(3);
-      on.desk.hold = hold;
-    }
-    on.desk.lose();
-    on.desk.ports.set('r1', await freePort());
-    expect((await ask(on.port, '/')).status).toBe(502);
-  }, 30_000);
-
   it('a new version while requests wait for the old one: they go where the route leads', async () => {
-    const on = await stage({ tuning: { wakePatienceMs: 5_000 } });
+    const on = await stage(cleanup, { tuning: { wakePatienceMs: 5_000 } });
     const gate = on.close();
     const waiting = [ask(on.port, '/'), ask(on.port, '/', { method: 'POST', body: 'x' })];
     const socket = upgrade(on.port);
@@ -376,7 +308,7 @@ describe('an app that was woken', () => {
   });
 
   it('a route with a broken wake is left out, one that is not known reads as not running', async () => {
-    const on = await stage();
+    const on = await stage(cleanup);
     on.plane.route('bad.apps.localhost', {
       kind: 'replicas',
       replicas: [],

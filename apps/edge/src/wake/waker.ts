@@ -7,6 +7,11 @@ import { type Replica } from '../routes/snapshot.js';
 
 /** How long an agent may go on calling a life of a replica ready that takes no connection. */
 const DEAD_MS = 2_000;
+/**
+ * A replica that hung up on a request is not given another one for so long. A process that ends closes what it was asked over
+ * before it closes what it listens to: in between it takes connections whose requests are lost.
+ */
+const DOUBT_MS = 50;
 
 /** Limits of waiting; milliseconds and requests. */
 export interface WakeTimes {
@@ -42,6 +47,8 @@ export interface Lease {
   done(): void;
   /** The replica does not take connections: what comes next has to ask the agent again. */
   lost(): void;
+  /** The replica hung up on a request, as one that is ending does: who comes next waits for a moment. */
+  hungUp(): void;
 }
 
 interface Waiter {
@@ -60,6 +67,8 @@ interface Held {
   idleMs: number;
   /** The address is not used after this, unless the hold was renewed. */
   validUntil: number;
+  /** Nor before this. */
+  doubtedUntil: number;
   idleTimer: NodeJS.Timeout | null;
   renewTimer: NodeJS.Timeout | null;
 }
@@ -106,6 +115,8 @@ export class Waker {
    */
   async acquire(id: string, left: AbortSignal, still: () => boolean): Promise<Lease> {
     const { times, metrics, desk } = this.parts;
+    const doubt = (this.apps.get(id)?.held?.doubtedUntil ?? 0) - performance.now();
+    if (doubt > 0) await sleep(doubt, left);
     if (!desk || this.stopping.signal.aborted) throw new WakeFailed('away', 5_000);
     const app = this.appOf(id);
     if (app.held && app.held.validUntil > performance.now()) return this.lease(app, app.held);
@@ -204,6 +215,7 @@ export class Waker {
       active: 0,
       idleMs: hold.idle_ms,
       validUntil: sent + hold.lease_ms,
+      doubtedUntil: 0,
       idleTimer: null,
       renewTimer: null,
     };
@@ -234,6 +246,9 @@ export class Waker {
         if (app.held !== held) return;
         app.dead = { life: held.life, since: performance.now() };
         this.forget(app);
+      },
+      hungUp: () => {
+        held.doubtedUntil = performance.now() + DOUBT_MS;
       },
     };
   }
