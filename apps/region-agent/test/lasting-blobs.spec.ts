@@ -108,6 +108,31 @@ describe('blobs over connections that break', () => {
     await expect(blobs().get(blob.sha256, never).then(buffer)).rejects.toMatchObject({ status: 404 });
   });
 
+  it('tells who waits of each wait, once until something moves', async () => {
+    const told: string[] = [];
+    const telling = lastingBlobs(plane, {
+      log: silentLog,
+      firstWaitMs: 5,
+      tell: (sentence) => told.push(sentence),
+    });
+    answers = [whole];
+    await buffer(await telling.get(blob.sha256, never));
+    expect(told).toEqual([]);
+    calls = 0;
+    answers = [hangUp, status(503), hangUp, cutAt(1_000), status(503), hangUp, whole];
+    await buffer(await telling.get(blob.sha256, never));
+    const wait = 'the control plane does not answer; waiting for it, 120 seconds at most';
+    expect(told).toEqual([wait, wait]);
+    calls = 0;
+    answers = [
+      status(503),
+      status(503),
+      (request, response) => void request.resume().on('end', () => response.writeHead(201).end()),
+    ];
+    await telling.put(blob, () => Readable.from([bytes]), never);
+    expect(told).toEqual([wait, wait, wait]);
+  });
+
   it('a file that cannot be opened is told at once', async () => {
     answers = [status(201)];
     await expect(blobs().put(blob, () => createReadStream('/no/such/file'), never)).rejects.toMatchObject({

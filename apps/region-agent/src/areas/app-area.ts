@@ -52,7 +52,10 @@ export class AppArea extends Area {
     const { blobs, reporter, outcomes, places, runPlaces } = this;
     const { shipper, wakeable, log } = this.of;
     const parts = { blobs, shipper, reporter, log };
-    if (kind === 'build') return new BuildWorker(id, { ...parts, driver: builds, outcomes, places });
+    if (kind === 'build') {
+      const telling = (tell: (sentence: string) => void) => this.blobsTelling(tell);
+      return new BuildWorker(id, { ...parts, blobs: telling, driver: builds, outcomes, places });
+    }
     if (kind === 'run')
       return new RunWorker(id, { ...parts, driver: jobs, records: this.runRecords, places: runPlaces });
     if (kind === 'replica') return new ReplicaWorker(id, { ...parts, driver: replicas, wakeable });

@@ -33,19 +33,25 @@ export abstract class Area {
   protected readonly blobs: BlobAccess;
 
   constructor(protected readonly parts: AreaParts) {
-    const { plane, log, guarded } = parts;
+    const { plane, log } = parts;
     this.reporter = new Reporter(
       (items, signal) => plane.observed(items, signal),
       log,
       () => parts.superseded(),
     );
     this.workers = new WorkerSet((kind, id) => this.makeWorker(kind, id), log);
-    this.blobs = lastingBlobs(
+    this.blobs = this.blobsTelling();
+  }
+
+  /** @param tell hears a sentence for the user when the control plane is waited for */
+  protected blobsTelling(tell?: (sentence: string) => void): BlobAccess {
+    const { plane, log, guarded } = this.parts;
+    return lastingBlobs(
       {
         getBlob: (sha256, signal) => guarded(plane.getBlob(sha256, signal)),
         putBlob: (sha256, bytes, source, signal) => guarded(plane.putBlob(sha256, bytes, source, signal)),
       },
-      { log },
+      { log, ...(tell ? { tell } : {}) },
     );
   }
 

@@ -11,6 +11,8 @@ export interface LastingOptions {
   /** Milliseconds without a byte of progress after which it is given up. Default: two minutes, an update of the control plane. */
   patienceMs?: number;
   firstWaitMs?: number;
+  /** Hears a sentence for the user whenever there is a wait, once until something moves again. */
+  tell?: (sentence: string) => void;
 }
 
 /** Waits in which nothing has moved; over when they have lasted too long. */
@@ -35,6 +37,10 @@ class Standstill {
     signal.throwIfAborted();
     if (isFinal(error)) throw error;
     const now = Date.now();
+    if (this.since === null) {
+      const seconds = Math.round(this.options.patienceMs / 1_000);
+      this.options.tell(`the control plane does not answer; waiting for it, ${seconds} seconds at most`);
+    }
     this.since ??= now;
     if (now - this.since >= this.options.patienceMs) throw error;
     this.options.log.warn({ error: String(error) }, `${this.what} broke off, it is tried again`);
@@ -54,9 +60,9 @@ const isFinal = (error: unknown): boolean =>
  */
 export function lastingBlobs(
   plane: Pick<ServicePlane, 'getBlob' | 'putBlob'>,
-  { log, patienceMs = 120_000, firstWaitMs = 200 }: LastingOptions,
+  { log, patienceMs = 120_000, firstWaitMs = 200, tell = () => undefined }: LastingOptions,
 ): BlobAccess {
-  const options = { log, patienceMs, firstWaitMs };
+  const options = { log, patienceMs, firstWaitMs, tell };
   return {
     get: (sha256, signal) => read(plane, sha256, signal, new Standstill(`reading ${sha256}`, options)),
     put: (blob, open, signal) =>

@@ -10,7 +10,8 @@ import { type Worker } from './worker.js';
 
 export interface BuildParts {
   driver: BuildDriver;
-  blobs: BlobAccess;
+  /** @param tell hears a sentence for the user when the control plane is waited for */
+  blobs: (tell: (sentence: string) => void) => BlobAccess;
   shipper: LogShipper;
   reporter: Reporter;
   outcomes: Outcomes;
@@ -119,10 +120,11 @@ export class BuildWorker implements Worker {
   }
 
   private async build(present: Present): Promise<void> {
-    const { driver, blobs, shipper, places } = this.parts;
+    const { driver, shipper, places } = this.parts;
     const { spec } = present;
     const { signal } = present.stop;
     let writer: LogWriter | null = null;
+    const blobs = this.parts.blobs((sentence) => writer?.line(`note: ${sentence}`));
     const make = async (): Promise<void> => {
       this.say({ generation: present.generation, state: 'building' });
       writer = await shipper.open(spec.log_stream);
