@@ -70,6 +70,19 @@ describe('createMetrics', () => {
     expect(text).toContain('nebo_first_token_seconds_bucket{le="2",service="router"} 1');
   });
 
+  it('keeps what a histogram counts apart by labels, in whatever order they come, and by service', async () => {
+    const metrics = createMetrics('router');
+    const seconds = metrics.histogram('nebo_seconds', 'Seconds', ['model', 'outcome'], [1, 2]);
+    for (const value of [0.5, 1.5]) seconds(value, { model: 'a', outcome: 'b' });
+    seconds(0.5, { outcome: 'b', model: 'a' });
+    seconds(5, { model: 'a b', outcome: '' });
+    expect(() => seconds(1, { model: 'a', other: 'x' } as never)).toThrow(/label/i);
+    const text = await metrics.text();
+    expect(text).toContain('nebo_seconds_count{service="router",model="a",outcome="b"} 3');
+    expect(text).toContain('nebo_seconds_bucket{le="1",service="router",model="a",outcome="b"} 2');
+    expect(text).toContain('nebo_seconds_count{service="router",model="a b",outcome=""} 1');
+  });
+
   it('counts a request in well under a microsecond, and shows no operation that nobody asked for', async () => {
     const metrics = createMetrics('compute');
     const count = metrics.requests('GET', 'list_vms');

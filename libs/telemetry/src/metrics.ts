@@ -66,7 +66,15 @@ export function createMetrics(service: string, registry: Registry = new Registry
     const metric =
       known<Histogram>(name) ??
       new Histogram({ name, help, labelNames: names(labels), buckets: [...buckets], registers });
-    return (value, values) => metric.observe({ service, ...values }, value);
+    // prom-client hashes the labels at each lookup, which costs more than counting: found once, they are kept.
+    const found = new Map<string, Histogram.Internal<string>>();
+    return (value, values) => {
+      let key = '';
+      for (const label of labels) key += `${values?.[label] ?? ''}\n`;
+      let one = found.get(key);
+      if (!one) found.set(key, (one = metric.labels({ service, ...values })));
+      one.observe(value);
+    };
   };
 
   const requests = RequestFigures.of(registry);
