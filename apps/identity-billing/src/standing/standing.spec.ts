@@ -113,6 +113,19 @@ describe('the standing of accounts', () => {
     expect(await words(account_id, 2)).toEqual(['balanceLow', 'balanceEmpty']);
   });
 
+  it('what is free of charge makes nobody empty: an account at zero keeps it', async () => {
+    const { account_id } = await billing.account();
+    const started_at = new Date(Date.now() - 5_000).toISOString();
+    await open(account_id, { amount_per_hour: '0', started_at });
+    await standing.sweep(account_id);
+    expect(await stateOf(account_id)).toBe('in order');
+    expect(await billing.sql('select * from standing_suspects(0) x where x = $1', [account_id])).toEqual([]);
+    // Beside it something that is charged: nothing is left for that.
+    await open(account_id, { started_at });
+    await standing.sweep(account_id);
+    expect(await stateOf(account_id)).toBe('empty');
+  });
+
   it('many at once are taken in turns, by one replica at a time; those that are in order again too', async () => {
     const accounts = await Promise.all(Array.from({ length: 5 }, () => billing.account('1')));
     for (const { account_id } of accounts) await open(account_id);
