@@ -77,6 +77,19 @@ describe('money operations', () => {
     expect((await billing.money('refund', refund)).body.error.code).toBe('already_refunded');
   });
 
+  it('200 pays back an order that cost nothing, again and again: there is no transfer that a repeat could double', async () => {
+    const { account_id } = await billing.account();
+    const operation_id = randomUUID();
+    await reserve(account_id, 0, { operation_id });
+    await billing.money('capture', { operation_id, account_id });
+    for (let repeat = 0; repeat < 2; repeat += 1) {
+      expect(
+        await billing.money('refund', { operation_id, account_id, description: 'could not be made' }),
+      ).toMatchObject({ status: 200, body: { state: 'captured', captured: '0', refunded: '0' } });
+    }
+    expect((await billing.internal('POST', 'money/reconcile')).body.differences).toEqual([]);
+  });
+
   it('an order’s reservation stands only for its own project and for prices in force; a repeat stands whatever became of them', async () => {
     const { account_id, project_id } = await billing.account('1000');
     const stranger = await billing.account('1000');
