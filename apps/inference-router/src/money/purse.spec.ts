@@ -1,3 +1,4 @@
+import { ApiError } from '@nebo/service-kit';
 import { MoneyWorld } from '../../test/money-world.js';
 import { until } from '../../test/harness.js';
 import { Cancel } from '../completions/cancel.js';
@@ -103,6 +104,16 @@ describe('the purse of an account', () => {
     expect(found).toEqual(['topup_required', 'topup_required']);
     world.slices.accounts.delete(account);
     expect(await outcome(hold(1n))).toBe('unauthorized');
+  });
+
+  it('401 only to the key that is gone: requests of other keys that wait with it go on', async () => {
+    world.around = async (name, work) => {
+      const { key: part } = world.calls.at(-1)!.body as { key?: { key_id: string } };
+      if (name === 'take' && part?.key_id === key) throw new ApiError(404, 'not_found', 'key_id');
+      return work();
+    };
+    const found = await Promise.all([outcome(hold(1n, key)), outcome(hold(2n)), outcome(hold(3n, 'k2'))]);
+    expect(found).toEqual(['unauthorized', 'held', 'held']);
   });
 
   it('goes on serving from a valid slice while billing is away; 503 when its term is over', async () => {

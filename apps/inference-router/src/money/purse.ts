@@ -270,8 +270,11 @@ export class Purse extends SliceSet {
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (error.status === 402) this.refused(error, first.recalled ? alike : group, keySlice);
-      else if (error.status === 404) group.forEach((waiter) => this.reject(waiter, unauthorized()));
-      else throw error;
+      else if (error.status === 404) {
+        // It says nothing of the others that wait: they are asked for again, without that key.
+        const its = group.filter(({ key }) => key === first.key);
+        for (const waiter of its) this.reject(waiter, unauthorized());
+      } else throw error;
     }
   }
 
