@@ -233,6 +233,40 @@ describe('the purse of an account', () => {
     expect(() => world.purses.hold(account, 1n, null)).toThrow('balance could not be read');
   });
 
+  /** A grant that takes its time, until `end`; resolves when it is under way. */
+  const slowTake = async () => {
+    let end!: () => void;
+    const over = new Promise<void>((resolve) => (end = resolve));
+    world.around = async (name, work) => {
+      const answer = work();
+      if (name === 'take') await over;
+      return answer;
+    };
+    const client = new Cancel();
+    const left = outcome(hold(10n, null, client));
+    await until(() => world.slices.leased(account) > 0n, 'money is granted');
+    client.cancel(new Error('the client left'));
+    expect(await left).toBe('billing_unavailable');
+    return end;
+  };
+
+  it('what was granted to a client that left meanwhile is known, and goes back when nobody uses it', async () => {
+    const end = await slowTake();
+    await world.purses.tick();
+    end();
+    await until(() => world.purses.sums(account).free > 0n, 'the grant is known');
+    world.clock.ms += 30_001;
+    await world.purses.tick();
+    expect(world.slices.leased(account)).toBe(0n);
+  });
+
+  it('waits for a grant that is under way when it is closed, and gives it back', async () => {
+    const end = await slowTake();
+    setTimeout(end, 20);
+    await world.purses.close();
+    expect(world.slices.leased(account)).toBe(0n);
+  });
+
   it('gives all back when it is closed', async () => {
     const first = await hold(10n);
     world.purses.end(first, 0n);

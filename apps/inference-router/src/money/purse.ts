@@ -88,8 +88,10 @@ export class Purse extends SliceSet {
     return this.unsure.size > 0;
   }
 
+  /** What is being asked for may come after those that waited for it have left. */
   get isEmpty(): boolean {
-    return this.hasNone && !this.isWaitedFor && this.unsure.size === 0;
+    const isAsking = this.isFilling || this.isToppingUp;
+    return this.hasNone && !this.isWaitedFor && !isAsking && this.unsure.size === 0;
   }
 
   /**

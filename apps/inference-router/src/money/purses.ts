@@ -135,6 +135,11 @@ export class Purses {
       purse.refuseAll(billingUnavailable(new Error('the service is being stopped')));
     if (!this.isOpen) return;
     try {
+      // What is being granted at this moment goes back as well.
+      for (const { gate } of purses) {
+        await gate.enter();
+        gate.leave();
+      }
       // An answer may show that there is more than was known here: then once more.
       for (let round = 0; round < 3 && purses.some((purse) => !purse.isEmpty); round += 1) {
         for (const purse of purses) if (purse.isUnsure) await purse.clarify();
