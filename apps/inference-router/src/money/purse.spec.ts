@@ -221,6 +221,16 @@ describe('the purse of an account', () => {
     ).toEqual([]);
   });
 
+  it('goes over to the next month as soon as identity-billing has it, while its own clock is behind', async () => {
+    world.slices.limits.set(key, 100n);
+    const running = await hold(60n, key);
+    world.slices.month = () => '2026-12';
+    for (const slice of world.slices.slices.values()) if (slice.month) slice.expiresAt = 0;
+    world.clock.ms += 30_001;
+    expect(await hold(80n, key)).toMatchObject({ month: '2026-12', keySlice: { month: '2026-12' } });
+    expect(running.month).toBe('2026-11');
+  });
+
   it('a key whose limit was taken away needs none', async () => {
     expect(await outcome(hold(10n, key))).toBe('held');
   });

@@ -24,9 +24,13 @@ export class SliceSet {
     const slice = this.keys.get(key);
     if (!slice) return null;
     if (slice.isValid(now) || slice.month === this.clock.month()) return slice;
-    this.keys.delete(key);
-    this.former.push(slice);
+    this.putAway(slice);
     return null;
+  }
+
+  private putAway(slice: Slice): void {
+    this.keys.delete(slice.keyId!);
+    this.former.push(slice);
   }
 
   /** Takes what a `renew` or `return` answered; a slice that it leaves out is closed. */
@@ -38,11 +42,14 @@ export class SliceSet {
     }
   }
 
-  /** The same for a `renew`, which told what is in use. */
+  /** The same for a `renew`, which told what is in use. A key's slice that gets no more time is put away: its month is over. */
   renewed(asked: readonly Slice[], answered: ReadonlyMap<string, SliceInfo>, askedAt: number): void {
     const told = asked.map(({ inUse }) => inUse);
     this.update(asked, answered, askedAt);
     asked.forEach((slice, index) => (slice.told = told[index]!));
+    const now = this.clock.now();
+    for (const slice of this.keys.values())
+      if (asked.includes(slice) && !slice.isValid(now)) this.putAway(slice);
   }
 
   /** Is so much free, of the account's money and of the key's limit? */
