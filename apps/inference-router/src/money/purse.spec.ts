@@ -1,4 +1,4 @@
-import { ApiError } from '@nebo/service-kit';
+import { ApiError, unavailable } from '@nebo/service-kit';
 import { MoneyWorld } from '../../test/money-world.js';
 import { until } from '../../test/harness.js';
 import { Cancel } from '../completions/cancel.js';
@@ -274,6 +274,26 @@ describe('the purse of an account', () => {
     const end = await slowTake();
     setTimeout(end, 20);
     await world.purses.close();
+    expect(world.slices.leased(account)).toBe(0n);
+  });
+
+  it('a grant that was lost with its key is looked for without the key', async () => {
+    world.slices.limits.set(key, 100n);
+    let isGone = false;
+    world.around = async (name, work) => {
+      const { key: part } = world.calls.at(-1)!.body as { key?: object };
+      if (name === 'take' && part && isGone) throw new ApiError(404, 'not_found', 'key_id');
+      const answer = work();
+      if (name !== 'take' || !part) return answer;
+      isGone = true;
+      throw unavailable('the answer was lost');
+    };
+    expect(await outcome(hold(10n, key))).toBe('billing_unavailable');
+    expect(world.slices.leased(account)).toBeGreaterThan(0n);
+    for (let beat = 0; beat < 3; beat += 1) {
+      world.clock.ms += 31_000;
+      await world.purses.tick();
+    }
     expect(world.slices.leased(account)).toBe(0n);
   });
 

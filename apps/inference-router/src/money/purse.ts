@@ -327,8 +327,8 @@ export class Purse extends SliceSet {
       metrics.take(error instanceof ApiError ? error.code : 'failed');
       const isLost = !(error instanceof ApiError) || error.status >= 500;
       if (isLost) this.unsure.add(key?.id ?? null);
-      // Who is refused nothing at all has nothing.
-      else if (wish === null) this.unsure.delete(key?.id ?? null);
+      // Who is refused nothing at all has nothing; of a key that is gone the account's part may be there.
+      else if (wish === null && this.unsure.delete(key?.id ?? null) && key) this.unsure.add(null);
       throw error;
     }
   }
