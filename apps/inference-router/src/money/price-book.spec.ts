@@ -1,5 +1,11 @@
+import { HealthRegistry } from '@nebo/service-kit';
 import { sharedPostgres } from '@nebo/test-kit';
 import { type Router, startGround, startRouter } from '../../test/harness.js';
+import { TestClock } from '../../test/money-world.js';
+import type { Catalogue } from '../catalogue/catalogue.js';
+import { priceId, priceKinds } from '../catalogue/model.js';
+import type { Billing } from './billing.js';
+import { PriceBook } from './price-book.js';
 
 describe('prices', () => {
   let router: Router;
@@ -37,5 +43,37 @@ describe('prices', () => {
     expect([...ground.billing.holds.values()][0]!.usage).toMatchObject({ price_version: 4 });
     await ground.billing.stop();
     await ground.upstream.stop();
+  });
+});
+
+describe('prices in memory', () => {
+  it('are as old as a clock says that nobody sets: with a date that was set back they are read anew all the same', async () => {
+    const clock = new TestClock();
+    let [version, away] = [1, false];
+    const read = () => {
+      if (away) return Promise.reject(new Error('away'));
+      const one = { version, amount: '1', unit: 'million tokens' };
+      return Promise.resolve(priceKinds.map((kind) => ({ ...one, id: priceId('m', kind) })));
+    };
+    const book = new PriceBook(
+      { prices: read } as unknown as Billing,
+      { all: [{ model: { id: 'm' } }], priceOverrides: new Map() } as unknown as Catalogue,
+      clock,
+      {} as never,
+      new HealthRegistry(),
+    );
+    const { now } = Date;
+    try {
+      expect(await book.of('m')).toMatchObject({ version: 1 });
+      Date.now = () => now() - 3_600_000;
+      version = 2;
+      clock.ms += 60_001;
+      expect(await book.of('m')).toMatchObject({ version: 2 });
+      away = true;
+      clock.ms += 60_001;
+      await expect(book.of('m')).rejects.toMatchObject({ status: 503, code: 'billing_unavailable' });
+    } finally {
+      Date.now = now;
+    }
   });
 });

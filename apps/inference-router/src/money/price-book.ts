@@ -7,6 +7,7 @@ import { type ModelPrices, priceId, priceKinds } from '../catalogue/model.js';
 import type { Tariff } from '../completions/cost.js';
 import { hears } from '../events.js';
 import { Billing } from './billing.js';
+import { Clock } from './clock.js';
 
 /** A price may be used for this long after it was read; milliseconds. */
 const keepFor = 60_000;
@@ -31,6 +32,7 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
   constructor(
     private readonly billing: Billing,
     private readonly catalogue: Catalogue,
+    private readonly clock: Clock,
     @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'bus' | 'log'>,
     health: HealthRegistry,
   ) {
@@ -59,7 +61,7 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
    * @throws ApiError 503 `billing_unavailable` when they cannot be read, `tariff_unavailable` when there are none
    */
   async of(model: string): Promise<Tariff> {
-    const age = Date.now() - this.readAt;
+    const age = this.clock.now() - this.readAt;
     if (age > keepFor) {
       await this.read().catch((cause: unknown) => {
         throw billingUnavailable(cause);
@@ -84,7 +86,7 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
   }
 
   private isFresh(): boolean {
-    return Date.now() - this.readAt <= keepFor;
+    return this.clock.now() - this.readAt <= keepFor;
   }
 
   private tryUntilRead(wait: number): void {
@@ -112,7 +114,7 @@ export class PriceBook implements OnApplicationBootstrap, OnModuleDestroy {
       this.published = true;
     }
     this.tariffs = tariffsOf(prices, this.catalogue);
-    this.readAt = Date.now();
+    this.readAt = this.clock.now();
   }
 
   /** What the operator's file says, and samples of models that have no price at all. */

@@ -34,6 +34,9 @@ export interface Pass {
   forget(): void;
 }
 
+/** Milliseconds that only ever rise, whatever somebody does to the date. */
+export const breakerNow = (): number => performance.now();
+
 /**
  * A circuit breaker of one route. Closed it counts failures in a row and their share among the latest results; open it
  * lets nothing through until its pause is over; half open it lets one request probe. Times are milliseconds of `now`.
@@ -54,7 +57,7 @@ export class Breaker {
   constructor(
     private readonly settings: BreakerSettings,
     private readonly changed: (state: BreakerState) => void = () => undefined,
-    private readonly now: () => number = Date.now,
+    private readonly now: () => number = breakerNow,
     private readonly random: () => number = Math.random,
   ) {}
 
@@ -62,7 +65,7 @@ export class Breaker {
     return this.current;
   }
 
-  /** When a request may be let through again, milliseconds since 1970; 0: now. */
+  /** When a request may be let through again; 0: now. */
   get retryAt(): number {
     if (this.current === 'closed') return 0;
     if (this.now() < this.openUntil) return this.openUntil;

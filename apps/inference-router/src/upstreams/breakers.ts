@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { HealthRegistry, METRICS, RUNTIME, type Runtime } from '@nebo/service-kit';
 import type { Metrics } from '@nebo/telemetry';
 import { Catalogue, type Route } from '../catalogue/catalogue.js';
-import { Breaker, breakerDefaults, type Pass } from './breaker.js';
+import { Breaker, breakerDefaults, breakerNow, type Pass } from './breaker.js';
 import { UpstreamError } from './upstream-error.js';
 
 /** Statuses by which a vendor refuses the operator's account: key, money, permission. */
@@ -103,7 +103,7 @@ export class Breakers {
   /** Whole seconds until the first of these routes may be tried again, at least 1. */
   secondsUntilOne(routes: readonly Route[]): number {
     const first = Math.min(...routes.map((route) => this.of(route).retryAt));
-    return Math.max(1, Math.ceil((first - Date.now()) / 1_000));
+    return Math.max(1, Math.ceil((first - breakerNow()) / 1_000));
   }
 
   private accountRefused({ provider }: Route, status: number): void {

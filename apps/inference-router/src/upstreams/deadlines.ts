@@ -3,9 +3,9 @@ import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 /** How late a deadline may be noticed, milliseconds. */
 const sweepEvery = 250;
 
-/** One thing that must not stay silent for too long. */
+/** One thing that must not stay silent for too long, by a clock that nobody sets. */
 export class Deadline {
-  private at = Date.now();
+  private at = performance.now();
   private paused = false;
 
   /**
@@ -19,7 +19,7 @@ export class Deadline {
 
   /** There was a sign of life. */
   touch(): void {
-    this.at = Date.now();
+    this.at = performance.now();
   }
 
   /** While paused its time does not run: somebody else is waited for. */
@@ -29,7 +29,7 @@ export class Deadline {
 
   resume(): void {
     this.paused = false;
-    this.at = Date.now();
+    this.at = performance.now();
   }
 
   isLate(now: number): boolean {
@@ -64,7 +64,7 @@ export class Deadlines implements OnModuleDestroy {
       this.timer = undefined;
       return;
     }
-    const now = Date.now();
+    const now = performance.now();
     for (const deadline of this.running) {
       if (!deadline.isLate(now)) continue;
       this.running.delete(deadline);
