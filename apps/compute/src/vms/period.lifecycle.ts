@@ -48,10 +48,11 @@ export class PeriodLifecycle extends Lifecycle<VmRow> {
     if (vm.deleted_at) return this.end();
     if (!isExpired(vm)) return this.go('paid');
     return this.go('unpaid', async (tx) => {
+      // Unless it was renewed meanwhile. The database's clock is not asked: one that is behind would let it run on for nothing.
       await tx.query(
         `update vm set power = 'stopped', generation = generation + 1
-         where id = $1::uuid and power = 'running' and deleted_at is null and paid_until <= now()`,
-        [vm.id],
+         where id = $1::uuid and power = 'running' and deleted_at is null and paid_until = $2::timestamptz`,
+        [vm.id, vm.paid_until],
       );
       await wake(tx, 'vm', vm.id);
     });

@@ -73,6 +73,22 @@ describe('paid periods', () => {
     expect(await charges(poor)).toEqual([]);
   });
 
+  it('is stopped at its end by the clock of this service, also while that of the database is behind it', async () => {
+    const id = await active({ auto_renew: false });
+    const { now } = Date;
+    Date.now = () => now() + 5_000;
+    try {
+      await bench.sql(
+        `with over as (update vm set paid_until = date_trunc('second', now()) + interval '4 s' where id = $1)
+         update lifecycle set run_at = now(), wakes = wakes + 1 where id = $1 and kind = 'vm_period'`,
+        [id],
+      );
+      await eventually('stopping', async () => (await read(id)).status === 'stopping', 3_000);
+    } finally {
+      Date.now = now;
+    }
+  });
+
   it('402 period_expired for a start without renew; with it the next period is paid from now, and it starts', async () => {
     const id = await expired();
     for (const body of [undefined, {}, { renew: false }])
