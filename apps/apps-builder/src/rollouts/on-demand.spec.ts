@@ -135,6 +135,24 @@ describe('apps on demand', () => {
     expect(agent.wanted.get(first.replica.id)!.gone).toBe(false);
   });
 
+  it('a clock that was set back ends no span before it began: billing would refuse that, and charge for ever', async () => {
+    const made = await bench.app({ replica_count: 1 });
+    const id = await deploy(made.id);
+    await agent.build(id, 'server');
+    const [replica] = await agent.replicas(id, 1);
+    await agent.ready(replica!, 4_445, later());
+    const span = () =>
+      [...bench.billing.spans.values()].find(({ open }) => open['resource'] === `app:${made.id}`);
+    await eventually('charged', async () => span());
+    const [row] = await bench.sql<{ started_at: Date }>(
+      "update span set started_at = now() + interval '10 minutes' where app_id = $1 returning started_at",
+      [made.id],
+    );
+    await bench.api('DELETE', `apps/${made.id}`);
+    await eventually('charged no more', async () => span()!.closed);
+    expect(span()!.closed).toBe(row!.started_at.toISOString());
+  });
+
   it('to permanent and back: the one of before serves until the other is there, and money runs only for the permanent', async () => {
     const made = await bench.app();
     const { id, replica } = await asleep(made.id);

@@ -71,7 +71,10 @@ export class SpanLifecycle extends Lifecycle<Span> {
     const request: SpanCloseRequest = {
       operation_id: span.id,
       account_id: span.account_id,
-      ended_at: (span.ended_at ?? new Date()).toISOString(),
+      // Not before its beginning, also when the clock was set back between: billing would refuse that, and charge for ever.
+      ended_at: new Date(
+        Math.max(span.started_at.getTime(), (span.ended_at ?? new Date()).getTime()),
+      ).toISOString(),
     };
     await this.peers.call('identity-billing', '/internal/v1/money/span-close', {
       account: span.account_id,

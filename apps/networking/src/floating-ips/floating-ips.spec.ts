@@ -145,6 +145,19 @@ describe('one floating IP', () => {
     expect((await order()).body.address).not.toBe(address);
   });
 
+  it('a clock that was set back ends no span before it began: billing would refuse that, and charge for ever', async () => {
+    const { id } = (await order()).body as V1FloatingIP;
+    await spanOf(id);
+    const [row] = await bench.sql<{ started_at: Date }>(
+      "update span set started_at = now() + interval '10 minutes' where fip_id = $1 returning started_at",
+      [id],
+    );
+    expect((await bench.api('DELETE', `floating-ips/${id}`)).status).toBe(204);
+    const span = bench.billing.spanOf(`floating_ip:${id}`)!;
+    await eventually('the span is closed', async () => span.closed !== null);
+    expect(span.closed).toBe(row!.started_at.toISOString());
+  });
+
   it('released while billing is away: the span is opened and closed once it is back', async () => {
     const { id } = (await order()).body as V1FloatingIP;
     await spanOf(id);

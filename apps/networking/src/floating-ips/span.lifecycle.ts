@@ -67,7 +67,10 @@ export class SpanLifecycle extends Lifecycle<Span> {
     const close: SpanCloseRequest = {
       operation_id: span.id,
       account_id: span.account_id,
-      ended_at: (span.ended_at ?? new Date()).toISOString(),
+      // Not before its beginning, also when the clock was set back between: billing would refuse that, and charge for ever.
+      ended_at: new Date(
+        Math.max(span.started_at.getTime(), (span.ended_at ?? new Date()).getTime()),
+      ).toISOString(),
     };
     await this.say(span, 'span-close', span.id, close);
     return this.end((tx) => tx.query('delete from span where id = $1::uuid', [span.id]));
