@@ -168,23 +168,31 @@ export class Purses {
   }
 
   private async renewDue(now: number): Promise<void> {
-    const due = [...this.byAccount.values()]
-      .map((purse) => ({ purse, slices: purse.slices().filter((slice) => slice.isRenewalDue(now)) }))
-      .filter(({ slices }) => slices.length > 0);
+    const due = [...this.byAccount.values()].flatMap((purse) =>
+      purse
+        .slices()
+        .filter((slice) => slice.isRenewalDue(now))
+        .map((slice) => ({ purse, slice })),
+    );
     for (const some of inParts(due)) {
-      await Promise.all(some.map(({ purse }) => purse.gate.enter()));
+      const purses = new Set(some.map(({ purse }) => purse));
+      await Promise.all([...purses].map(({ gate }) => gate.enter()));
       try {
         const askedAt = this.clock.now();
         const answer = await this.ground.billing.renew({
           ...this.mustBeOpen(),
-          slices: some.flatMap(({ slices }) =>
-            slices.map((slice) => ({ id: slice.id, in_use: slice.inUse.toString() })),
-          ),
+          slices: some.map(({ slice }) => ({ id: slice.id, in_use: slice.inUse.toString() })),
         });
         const infos = byId(answer.slices);
-        for (const { purse, slices } of some) purse.renewed(slices, infos, askedAt);
+        const slices = Map.groupBy(some, ({ purse }) => purse);
+        for (const [purse, its] of slices)
+          purse.renewed(
+            its.map(({ slice }) => slice),
+            infos,
+            askedAt,
+          );
       } finally {
-        for (const { purse } of some) purse.gate.leave();
+        for (const { gate } of purses) gate.leave();
       }
     }
   }
@@ -203,13 +211,18 @@ export class Purses {
   }
 
   private async giveBack(purses: readonly Purse[], partsOf: (purse: Purse) => Part[]): Promise<void> {
-    for (const some of inParts(purses.filter((purse) => partsOf(purse).length > 0))) {
+    for (const places of inParts(purses.flatMap((purse) => partsOf(purse).map(() => purse)))) {
+      // A purse with more slices than one call takes comes again.
+      const rooms = Map.groupBy(places, (purse) => purse);
+      const some = [...rooms.keys()];
       await Promise.all(some.map(({ gate }) => gate.enter()));
       try {
         // Looked at again: a request may have taken it while this waited.
-        const given = some.map((purse) => ({
+        const given = [...rooms].map(([purse, { length: room }]) => ({
           purse,
-          parts: partsOf(purse).filter(({ amount }) => amount >= 0n),
+          parts: partsOf(purse)
+            .filter(({ amount }) => amount >= 0n)
+            .slice(0, room),
         }));
         const parts = given.flatMap(({ parts }) => parts);
         if (parts.length === 0) continue;

@@ -49,7 +49,7 @@ export class SliceSet {
     asked.forEach((slice, index) => (slice.told = told[index]!));
     const now = this.clock.now();
     for (const slice of this.keys.values())
-      if (asked.includes(slice) && !slice.isValid(now)) this.putAway(slice);
+      if (!slice.isValid(now) && asked.includes(slice)) this.putAway(slice);
   }
 
   /** Is so much free, of the account's money and of the key's limit? */
