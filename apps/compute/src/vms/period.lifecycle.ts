@@ -32,7 +32,8 @@ export class PeriodLifecycle extends Lifecycle<VmRow> {
   async renewing(vm: VmRow): Promise<Outcome> {
     if (vm.deleted_at) return this.end();
     if (!isExpired(vm)) return this.go('paid');
-    if (!vm.auto_renew) return this.go('expiring');
+    // Paid before its owner wished otherwise.
+    if (!vm.auto_renew) return this.go((await this.renewals.finish(vm)) ? 'paid' : 'expiring');
     try {
       await this.renewals.renew(vm, vm.paid_until!, null);
       return this.go('paid');

@@ -200,6 +200,36 @@ describe('paid periods', () => {
     expect(await charges(id)).toEqual([month]);
   });
 
+  it.each([
+    ['charged: it counts', 'captured', [month]],
+    ['only held: it goes back', 'held', []],
+  ] as const)(
+    'auto_renew that is taken away while a period is being paid; what was %s',
+    async (_what, state, paid) => {
+      const id = await active();
+      bench.billing.captureAway = true;
+      await pass(id);
+      const [renewal] = await eventually('begun', async () => {
+        const rows = await bench.sql<{ id: string }>(
+          "select id from vm_renewal where vm_id = $1 and state = 'open'",
+          [id],
+        );
+        return rows.length > 0 && bench.billing.reservations.has(rows[0]!.id) && rows;
+      });
+      const reservation = bench.billing.reservations.get(renewal!.id)!;
+      // The answer was lost.
+      if (state === 'captured') Object.assign(reservation, { state, captured: reservation.amount });
+      expect((await bench.api('PATCH', `vms/${id}`, { auto_renew: false })).status).toBe(200);
+      bench.billing.captureAway = false;
+      await eventually('decided', async () => {
+        const { status, paid_until } = await read(id);
+        return state === 'captured' ? new Date(paid_until) > new Date() : status === 'stopping';
+      });
+      expect(await charges(id)).toEqual(paid);
+      expect(reservation.state).toBe(state === 'captured' ? 'captured' : 'void');
+    },
+  );
+
   it('a machine that is deleted while it is renewed gets that money back', async () => {
     const id = await active();
     bench.billing.captureAway = true;

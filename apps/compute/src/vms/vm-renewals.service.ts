@@ -3,7 +3,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { formatRubles, type V1VMRenewalQuote } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
-import { conflict, RUNTIME, type Runtime } from '@nebo/service-kit';
+import { ApiError, conflict, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { CatalogueService } from '../catalogue/catalogue.service.js';
 import { type Period, periodEnd, Prices, type Quote } from '../catalogue/prices.js';
 import { VmMoney } from './vm-money.js';
@@ -81,6 +81,26 @@ export class VmRenewals {
       throw conflict('renewal_expired', 'the payment could not be completed in time; nothing was charged');
     }
     return this.apply(vm, renewal);
+  }
+
+  /**
+   * Ends a renewal that a death or a lost answer left half done, without a new one: what was charged counts, what is only held
+   * goes back.
+   * @returns whether the period is paid
+   * @throws ApiError when billing is away: ask again
+   */
+  async finish(vm: VmRow): Promise<boolean> {
+    const open = await this.open(vm);
+    if (open === null) return false;
+    try {
+      await this.money.letGo({ id: open.id, account_id: vm.account_id });
+    } catch (error) {
+      if (!(error instanceof ApiError && error.code === 'already_captured')) throw error;
+      await this.apply(vm, open);
+      return true;
+    }
+    await this.drop(open.id);
+    return false;
   }
 
   private async price(vm: VmRow, from: Date): Promise<Quote> {
