@@ -4,6 +4,7 @@ import type { Counters, Finish } from '../dialects/dialect.js';
 import { maskWords } from '../upstreams/refusal.js';
 import { type Json, type UpstreamEvent } from '../upstreams/upstream-event.js';
 import { UpstreamError } from '../upstreams/upstream-error.js';
+import type { ToolCall } from './order.js';
 import type { Piece } from './piece.js';
 import { ThinkTags } from './think-tags.js';
 import { ToolCallReader } from './tool-call-reader.js';
@@ -59,9 +60,9 @@ export class AnswerReader {
     return piece;
   }
 
-  /** Ids of the tool calls of the answer. */
-  callIds(): string[] {
-    return this.calls.ids();
+  /** The tool calls of the answer. */
+  toolCalls(): ToolCall[] {
+    return this.calls.all();
   }
 
   /** All reasoning, hidden or not. */

@@ -243,9 +243,9 @@ export class Completions implements OnModuleDestroy {
     });
   }
 
-  private remember({ account }: Admitted, reader: AnswerReader): void {
+  private remember({ account, order }: Admitted, reader: AnswerReader): void {
     if (reader.finish === 'tool_calls')
-      this.memory.remember(account, reader.callIds(), reader.reasoningText());
+      this.memory.remember(account, order.messages, reader.toolCalls(), reader.reasoningText());
   }
 }
 

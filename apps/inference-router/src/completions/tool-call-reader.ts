@@ -1,4 +1,5 @@
 import type { Json } from '../upstreams/upstream-event.js';
+import type { ToolCall } from './order.js';
 
 /** A piece of one tool call: id, type and name come once, then pieces of the arguments. */
 export interface ToolCallPiece {
@@ -11,8 +12,10 @@ export interface ToolCallPiece {
 interface Call {
   index: number;
   id: string;
-  /** Was the head (id, type, name) sent? */
-  named: boolean;
+  /** The name, once it came and the head (id, type, name) was sent. */
+  name: string;
+  /** Pieces of the arguments, in their order. */
+  args: string[];
 }
 
 /**
@@ -27,9 +30,15 @@ export class ToolCallReader {
     return this.calls.length > 0;
   }
 
-  /** Ids as the client sees them. */
-  ids(): string[] {
-    return this.calls.filter((call) => call.named).map((call) => call.id);
+  /** The calls as the client has seen them. */
+  all(): ToolCall[] {
+    return this.calls
+      .filter(({ name }) => name !== '')
+      .map(({ id, name, args }) => ({
+        id,
+        type: 'function',
+        function: { name, arguments: args.join('') },
+      }));
   }
 
   read(deltas: readonly Json[]): ToolCallPiece[] {
@@ -45,8 +54,9 @@ export class ToolCallReader {
         ? JSON.stringify(told['arguments'])
         : text(told['arguments']);
     const call = this.callOf(delta['index'], position, id, name);
-    if (!call.named && name) {
-      call.named = true;
+    if (args) call.args.push(args);
+    if (call.name === '' && name) {
+      call.name = name;
       // A call without an id could not be answered.
       call.id ||= `call_${call.index}`;
       return [{ index: call.index, id: call.id, type: 'function', function: { name, arguments: args } }];
@@ -67,7 +77,7 @@ export class ToolCallReader {
       known.id ||= id;
       return known;
     }
-    const call: Call = { index: this.calls.length, id, named: false };
+    const call: Call = { index: this.calls.length, id, name: '', args: [] };
     this.calls.push(call);
     this.byIndex.set(key, call);
     return call;

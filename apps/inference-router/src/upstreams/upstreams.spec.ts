@@ -98,6 +98,29 @@ models:
     expect(sent()).not.toHaveProperty('reasoning_content');
   });
 
+  it('puts back what belongs to each conversation, where the vendor counts its calls anew', async () => {
+    const tools = [{ type: 'function', function: { name: 'read' } }];
+    const bare = async (question: string, path: string, thought: string) => {
+      const asked = [{ role: 'user', content: question }];
+      const call = {
+        id: 'read:0',
+        type: 'function',
+        function: { name: 'read', arguments: `{"path":"${path}"}` },
+      };
+      router.upstream.next({ reasoning: [thought], toolCalls: [call] });
+      const { choices } = (await (await ask({ tools, messages: asked })).json()) as {
+        choices: [{ message: Record<string, unknown> }];
+      };
+      const { reasoning_content: _, ...message } = choices[0].message;
+      return [...asked, message, { role: 'tool', tool_call_id: 'read:0', content: 'done' }];
+    };
+    const one = await bare('Fix it.', 'a.ts', 'The user wants a.ts fixed.');
+    await bare('Buy milk.', 'list.txt', 'The user wants milk.');
+    await ask({ tools, messages: one });
+    const sent = router.upstream.requests.at(-1)!.body!['messages'] as Record<string, unknown>[];
+    expect(sent[1]).toMatchObject({ reasoning_content: 'The user wants a.ts fixed.' });
+  });
+
   it('none hides reasoning that the vendor shows all the same, and bills it', async () => {
     router.upstream.next({
       reasoning: ['secret'],
