@@ -4,12 +4,12 @@ import type { Counters, Finish } from '../dialects/dialect.js';
 import { maskWords } from '../upstreams/refusal.js';
 import { type Json, type UpstreamEvent } from '../upstreams/upstream-event.js';
 import { UpstreamError } from '../upstreams/upstream-error.js';
-import type { ToolCall } from './order.js';
+import type { OrderMessage, ToolCall } from './order.js';
 import type { Piece } from './piece.js';
 import { ThinkTags } from './think-tags.js';
 import { ToolCallReader } from './tool-call-reader.js';
 
-const finishes: ReadonlyMap<string, Finish> = new Map([
+const finishes: ReadonlyMap<string, Finish | 'broken'> = new Map<string, Finish | 'broken'>([
   ['stop', 'stop'],
   ['length', 'length'],
   ['max_tokens', 'length'],
@@ -26,16 +26,21 @@ export class AnswerReader {
   finish: Finish | null = null;
   /** The newest counters. Growing ones replace each other; they are never summed. */
   counters: Counters | null = null;
-  private readonly calls = new ToolCallReader();
+  private readonly calls: ToolCallReader;
   private readonly reasoning: string[] = [];
   /** Reasoning that a host may leave inside the text; null: no such habit, or the text is past it. */
   private tags: ThinkTags | null;
 
-  /** @param hideReasoning the client switched reasoning off, whatever the vendor made of it */
+  /**
+   * @param hideReasoning the client switched reasoning off, whatever the vendor made of it
+   * @param history what was asked
+   */
   constructor(
     private readonly source: AnswerSource,
     private readonly hideReasoning: boolean,
+    history: readonly OrderMessage[] = [],
   ) {
+    this.calls = new ToolCallReader(history);
     this.tags = source.dialect.thinkTags ? new ThinkTags() : null;
   }
 

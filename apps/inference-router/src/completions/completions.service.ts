@@ -123,7 +123,7 @@ export class Completions implements OnModuleDestroy {
       began: (route) => {
         run.route = route.provider.name;
         run.firstByteAt = new Date();
-        run.reader = reader = new AnswerReader(route, order.effort === 'none');
+        run.reader = reader = new AnswerReader(route, order.effort === 'none', order.messages);
       },
       events: (events) => {
         const pieces: Piece[] = [];

@@ -1,5 +1,7 @@
+import { randomUUID } from 'node:crypto';
 import type { Json } from '../upstreams/upstream-event.js';
-import type { ToolCall } from './order.js';
+import { CallIds } from './call-ids.js';
+import type { OrderMessage, ToolCall } from './order.js';
 
 /** A piece of one tool call: id, type and name come once, then pieces of the arguments. */
 export interface ToolCallPiece {
@@ -12,6 +14,8 @@ export interface ToolCallPiece {
 interface Call {
   index: number;
   id: string;
+  /** The id that the client sees. */
+  told: string;
   /** The name, once it came and the head (id, type, name) was sent. */
   name: string;
   /** Pieces of the arguments, in their order. */
@@ -20,11 +24,17 @@ interface Call {
 
 /**
  * Straightens vendors' pieces of tool calls: empty or repeated ids and names go, an index that is missing or used for
- * two calls is told apart by the id. Ids go on unchanged: they come back from the client.
+ * two calls is told apart by the id. Ids go on unchanged where the history has no such call: they come back from the client.
  */
 export class ToolCallReader {
   private readonly calls: Call[] = [];
   private readonly byIndex = new Map<unknown, Call>();
+  private readonly ids: CallIds;
+
+  /** @param history what was asked */
+  constructor(history: readonly OrderMessage[]) {
+    this.ids = new CallIds(history);
+  }
 
   get seen(): boolean {
     return this.calls.length > 0;
@@ -34,8 +44,8 @@ export class ToolCallReader {
   all(): ToolCall[] {
     return this.calls
       .filter(({ name }) => name !== '')
-      .map(({ id, name, args }) => ({
-        id,
+      .map(({ told, name, args }) => ({
+        id: told,
         type: 'function',
         function: { name, arguments: args.join('') },
       }));
@@ -57,9 +67,10 @@ export class ToolCallReader {
     if (args) call.args.push(args);
     if (call.name === '' && name) {
       call.name = name;
-      // A call without an id could not be answered.
-      call.id ||= `call_${call.index}`;
-      return [{ index: call.index, id: call.id, type: 'function', function: { name, arguments: args } }];
+      // A call without an id could not be answered, and clients take two calls of one id for the same.
+      call.id ||= `call_${randomUUID().replaceAll('-', '')}`;
+      call.told = this.ids.toldFor(call.id);
+      return [{ index: call.index, id: call.told, type: 'function', function: { name, arguments: args } }];
     }
     return args ? [{ index: call.index, function: { arguments: args } }] : [];
   }
@@ -77,7 +88,7 @@ export class ToolCallReader {
       known.id ||= id;
       return known;
     }
-    const call: Call = { index: this.calls.length, id, name: '', args: [] };
+    const call: Call = { index: this.calls.length, id, told: '', name: '', args: [] };
     this.calls.push(call);
     this.byIndex.set(key, call);
     return call;

@@ -1,3 +1,4 @@
+import { withVendorIds } from '../completions/call-ids.js';
 import type { Order, OrderMessage } from '../completions/order.js';
 import type { Level } from '../catalogue/model.js';
 import type { Route } from '../catalogue/catalogue.js';
@@ -14,7 +15,7 @@ export function vendorRequest(order: Order, route: Route): Record<string, unknow
   const { fields, messages } = withReasoning(order, route);
   return {
     model: route.vendorModel,
-    messages: vendorMessages(messages, dialect),
+    messages: vendorMessages(withVendorIds(messages), dialect),
     ...settings,
     ...toolFields(order, route),
     [dialect.ceilingField]: order.ceiling,

@@ -161,6 +161,37 @@ describe('clients of the chat format', () => {
     expect(broughtBack()).toEqual([]);
   });
 
+  it('calls that the vendor counts anew in each turn stay apart for the client, and are its own again for the vendor', async () => {
+    const turn = (city: string) => ({
+      raw: [
+        chunk({ reasoning_content: `${city}!` }),
+        callPiece(0, `{"city":"${city}"}`, 'weather:0', 'weather'),
+        ...end('tool_calls'),
+      ],
+    });
+    router.upstream.next(turn('Paris'), turn('Омск'), { raw: turns[1]! });
+    const { steps } = await generateText(request(createOpenAI(settings()).chat('kimi-k3')));
+    const ids = steps.flatMap(({ toolCalls }) => toolCalls.map(({ toolCallId }) => toolCallId));
+    expect(ids[0]).toBe('weather:0');
+    expect(new Set(ids).size).toBe(2);
+    const of = (city: string) => [
+      {
+        role: 'assistant',
+        content: null,
+        reasoning_content: `${city}!`,
+        tool_calls: [
+          {
+            id: 'weather:0',
+            type: 'function',
+            function: { name: 'weather', arguments: `{"city":"${city}"}` },
+          },
+        ],
+      },
+      { role: 'tool', tool_call_id: 'weather:0', content: `sun in ${city}` },
+    ];
+    expect(lastMessages()).toEqual([{ role: 'user', content: 'Weather?' }, ...of('Paris'), ...of('Омск')]);
+  });
+
   describe('LangChain', () => {
     const model = () =>
       new ChatOpenAI({
