@@ -57,6 +57,8 @@ export interface Dialect {
   reasoningBack?: { placeholder: string; always?: boolean };
   /** Finish reasons beside the common ones; `broken`: the vendor gave up. */
   finish?: Readonly<Record<string, Finish | 'broken'>>;
+  /** Codes of refusals that are about the operator's account, under a status that says something else. */
+  accountCodes?: readonly string[];
   /** An error that the vendor sends with HTTP 200; null: none. */
   failure?: (chunk: Readonly<Record<string, unknown>>) => VendorFailure | null;
 }

@@ -127,6 +127,38 @@ models:
     },
   );
 
+  it.each([
+    ['qwen', 400, { code: 'Arrearage', type: 'Arrearage' }],
+    ['zhipu', 429, { code: '1113' }],
+    ['moonshot', 429, { type: 'exceeded_current_quota_error' }],
+  ])(
+    '%s says by a code under %s that the account is out of money: no request is at fault',
+    async (...what) => {
+      const [dialect, status, code] = what;
+      const vendor = await startUpstreamModel();
+      const own = startOutbound(`
+providers:
+  poor: { base_url: "${vendor.url}", dialect: ${dialect} }
+  rich: { base_url: "${second.url}", dialect: ${dialect} }
+models:
+  qwen3.8-max: { upstreams: [{ provider: poor, priority: 1 }, { provider: rich, priority: 2 }] }
+  kimi-k3: { upstreams: [{ provider: poor }] }
+`);
+      try {
+        const message = 'please make sure your account is in good standing';
+        vendor.script(() => ({ status, body: { error: { ...code, message } } }));
+        expect((await own.ask(own.order('qwen3.8-max'))).upstream).toBe('rich');
+        const answer = upstreamAnswer(await refused(own.ask(own.order('kimi-k3'))));
+        expect(answer).toMatchObject({ status: 502, code: 'upstream_failed' });
+        expect(answer.message).not.toContain('standing');
+        expect(own.log.some((line) => line['code'] === 'upstream_account_refused')).toBe(true);
+      } finally {
+        await own.stop();
+        await vendor.stop();
+      }
+    },
+  );
+
   it('a 403 alone closes nothing, for it may be about one request', async () => {
     first.next({ status: 403 });
     expect((await ask()).upstream).toBe('two');

@@ -27,10 +27,11 @@ export class Refusal {
   }
 
   error(): UpstreamError {
-    const { provider, status } = this;
+    const { provider } = this;
     const text = Buffer.concat(this.parts).toString('utf8');
+    const status = isAboutAccount(text, provider) ? 402 : this.status;
     const retryAfter = readRetryAfter(this.retryAfter, Date.now());
-    return new UpstreamError('refused', `${provider.name} answered ${status}: ${text.slice(0, 1_000)}`, {
+    return new UpstreamError('refused', `${provider.name} answered ${this.status}: ${text.slice(0, 1_000)}`, {
       status,
       ...(retryAfter === null ? {} : { retryAfter }),
       publicMessage: refusalWords(text, provider),
@@ -47,6 +48,19 @@ export function readRetryAfter(text: string, now: number): number | null {
   const seconds = /^\d+(\.\d+)?$/.test(text) ? Number(text) : (Date.parse(text) - now) / 1_000;
   if (!(seconds > 0)) return null;
   return Math.min(Math.ceil(seconds), longestWait);
+}
+
+/** Does the body's code say that the operator's account is out of money, whatever the status? */
+function isAboutAccount(text: string, { dialect: { accountCodes } }: Pick<Provider, 'dialect'>): boolean {
+  if (!accountCodes) return false;
+  try {
+    const body = JSON.parse(text) as { error?: { code?: unknown; type?: unknown }; code?: unknown } | null;
+    return [body?.error?.code, body?.error?.type, body?.code].some(
+      (code) => typeof code === 'string' && accountCodes.includes(code),
+    );
+  } catch {
+    return false;
+  }
 }
 
 /** `error.message` of the usual error body, as far as a client may read it; '' when there is none. */

@@ -23,6 +23,8 @@ export const moonshot: Dialect = {
     'seed',
   ],
   reasoningBack: { placeholder: ' ', always: true },
+  // With 429.
+  accountCodes: ['exceeded_current_quota_error'],
   // Links to pictures are refused.
   images: 'bytes',
 };

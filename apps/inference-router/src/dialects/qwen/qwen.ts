@@ -29,4 +29,6 @@ export const qwen: Dialect = {
   },
   drops: ['logit_bias'],
   system: 'first',
+  // With 400.
+  accountCodes: ['Arrearage'],
 };

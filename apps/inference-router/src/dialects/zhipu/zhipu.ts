@@ -22,5 +22,7 @@ export const zhipu: Dialect = {
     'seed',
   ],
   toolChoice: 'auto',
+  // With 429.
+  accountCodes: ['1113'],
   finish: { sensitive: 'content_filter', network_error: 'broken', model_context_window_exceeded: 'length' },
 };
