@@ -42,6 +42,11 @@ export interface Dialect {
   /** `auto`: any other choice is refused by the vendor; `none`: the field itself is. */
   toolChoice?: 'any' | 'auto' | 'none';
   /**
+   * `told`: the vendor refuses a JSON schema for the answer, or takes it and does not keep to it. It is asked for JSON, and
+   * the model is told the schema.
+   */
+  schemas?: 'told';
+  /**
    * Where a system message may stand. `first`: at the very beginning and only one, since the models' chat templates know
    * no other; those at the beginning become one, later ones text of the user. Absent: anywhere.
    */

@@ -2,6 +2,7 @@ import type { Route } from '../catalogue/catalogue.js';
 import { type Effort, efforts } from '../catalogue/model.js';
 import { builtInModels } from '../catalogue/models.js';
 import type { Order, OrderMessage } from '../completions/order.js';
+import { inputBound } from '../completions/input-bound.js';
 import { readCounters } from './counters.js';
 import { dialects } from './registry.js';
 import { vendorRequest } from './vendor-request.js';
@@ -108,6 +109,44 @@ describe('switching reasoning', () => {
     };
     expect(request('kimi-k3', 'none', {}, own)).toMatchObject(own.off);
     expect(request('kimi-k3', 'low', {}, own)).toMatchObject(own.levels.low);
+  });
+});
+
+describe('a JSON schema for the answer', () => {
+  const schema = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
+  const settings = {
+    response_format: { type: 'json_schema', json_schema: { name: 'place', schema, strict: true } },
+    temperature: 0,
+  };
+  const messages: OrderMessage[] = [
+    { role: 'system', content: 's' },
+    { role: 'user', content: 'x' },
+  ];
+
+  it.each(['deepseek-v4-pro', 'glm-5.3'])('is told to %s, whose vendor knows none', (id) => {
+    const body = request(id, undefined, { messages, settings });
+    expect(body).toMatchObject({ response_format: { type: 'json_object' }, temperature: 0 });
+    expect(body['messages']).toEqual([
+      messages[0],
+      { role: 'system', content: expect.stringMatching(/JSON.*\n\{"type":"object","properties":\{"city"/) },
+      messages[1],
+    ]);
+    const order = { messages, tools: [], settings };
+    const model = builtInModels.find((one) => one.id === id)!;
+    const told = { ...order, messages: body['messages'] as OrderMessage[], settings: {} };
+    // What is added is a part of what was held.
+    expect(inputBound(told, model)).toBeLessThanOrEqual(inputBound(order, model) + 64);
+  });
+
+  it('goes to other vendors as it is, and so does what holds no schema', () => {
+    expect(request('kimi-k3', undefined, { messages, settings })).toMatchObject({
+      messages,
+      response_format: settings.response_format,
+    });
+    for (const format of [{ type: 'json_object' }, { type: 'text' }, { type: 'json_schema' }, 'json', null]) {
+      const body = request('deepseek-v4-pro', undefined, { messages, settings: { response_format: format } });
+      expect(body).toMatchObject({ messages, response_format: format });
+    }
   });
 });
 

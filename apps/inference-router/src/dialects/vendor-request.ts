@@ -6,8 +6,9 @@ import type { Fields } from './dialect.js';
 import { vendorMessages } from './vendor-messages.js';
 
 /** The body for a vendor, always streamed and with counters (inference-wire.md, 1.7 and 1.8). */
-export function vendorRequest(order: Order, route: Route): Record<string, unknown> {
+export function vendorRequest(asked: Order, route: Route): Record<string, unknown> {
   const { dialect } = route;
+  const order = dialect.schemas === 'told' ? withSchemaTold(asked) : asked;
   const settings: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(order.settings)) {
     if (!dialect.drops?.includes(name)) settings[dialect.renames?.[name] ?? name] = value;
@@ -23,6 +24,23 @@ export function vendorRequest(order: Order, route: Route): Record<string, unknow
     stream_options: { include_usage: true },
     ...dialect.always,
     ...fields,
+  };
+}
+
+/** The schema of the answer as words for the model, behind what the client tells it first. */
+function withSchemaTold(order: Order): Order {
+  const { messages, settings } = order;
+  const asked = settings['response_format'] as
+    { type?: unknown; json_schema?: { schema?: unknown } } | undefined;
+  const schema = asked?.type === 'json_schema' ? asked.json_schema?.schema : undefined;
+  if (typeof schema !== 'object' || schema === null) return order;
+  const content = `Answer with JSON alone, one value that keeps to this JSON schema:\n${JSON.stringify(schema)}`;
+  const at = messages.findIndex(({ role }) => role !== 'system');
+  const note: OrderMessage = { role: 'system', content };
+  return {
+    ...order,
+    messages: at === -1 ? [...messages, note] : messages.toSpliced(at, 0, note),
+    settings: { ...settings, response_format: { type: 'json_object' } },
   };
 }
 

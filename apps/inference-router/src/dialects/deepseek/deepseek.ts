@@ -12,5 +12,6 @@ export const deepseek: Dialect = {
   },
   drops: ['parallel_tool_calls', 'logit_bias', 'seed'],
   reasoningBack: { placeholder: ' ' },
+  schemas: 'told',
   finish: { insufficient_system_resource: 'broken' },
 };

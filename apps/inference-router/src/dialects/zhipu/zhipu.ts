@@ -22,6 +22,7 @@ export const zhipu: Dialect = {
     'seed',
   ],
   toolChoice: 'auto',
+  schemas: 'told',
   // With 429.
   accountCodes: ['1113'],
   finish: { sensitive: 'content_filter', network_error: 'broken', model_context_window_exceeded: 'length' },
