@@ -27,6 +27,16 @@ describe.each(Object.keys(dialects))('the history for %s', (name) => {
     expect(vendorMessages(messages, dialect)).toBe(messages);
   });
 
+  it('leaves out turns of the assistant that say nothing', () => {
+    const empty: OrderMessage = { role: 'assistant', content: '', reasoning_content: 'so much to think' };
+    const answer: OrderMessage = { role: 'assistant', content: 'x' };
+    expect(vendorMessages([user, empty, user, answer, { ...empty, content: null }], dialect)).toEqual([
+      user,
+      user,
+      answer,
+    ]);
+  });
+
   it('has the pictures of tools in one user message after all tool messages of the turn', () => {
     const messages = [
       user,

@@ -9,15 +9,18 @@ const systemMark = '[System] ';
 /**
  * The history as a vendor takes it. The same array comes back where nothing has to change, which is nearly always.
  *
+ * - A turn of the assistant without text and calls is left out: an answer whose thoughts took its whole ceiling is one, and
+ *   some vendors refuse all that its client asks afterwards.
  * - Tool messages hold text only: their pictures go into one user message after all tool messages of the turn, since no
  *   vendor takes another message between the calls and their results (inference-wire.md, 2 and 6).
  * - Where the template knows one system message at the front only, those at the beginning become one, and later ones
  *   become text of the user at their place: moving them forward would change their meaning and spoil prefix caches.
  */
 export function vendorMessages(
-  messages: readonly OrderMessage[],
+  given: readonly OrderMessage[],
   dialect: Pick<Dialect, 'system'>,
 ): readonly OrderMessage[] {
+  const messages = given.some(saysNothing) ? given.filter((message) => !saysNothing(message)) : given;
   const isFirstOnly = dialect.system === 'first';
   if (!messages.some(hasToolPicture) && !(isFirstOnly && hasLateSystem(messages))) return messages;
   const out: OrderMessage[] = [];
@@ -61,6 +64,9 @@ export function vendorMessages(
   flush();
   return out;
 }
+
+const saysNothing = ({ role, content, tool_calls: calls }: OrderMessage): boolean =>
+  role === 'assistant' && calls === undefined && (content === null || content.length === 0);
 
 const hasToolPicture = ({ role, content }: OrderMessage): boolean =>
   role === 'tool' && Array.isArray(content) && content.some((part: OrderPart) => part.type === 'image_url');

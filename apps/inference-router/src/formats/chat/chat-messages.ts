@@ -37,6 +37,7 @@ function readMessage(value: unknown, index: number, model: CatalogueModel): Orde
   if (!role) throw invalid(`${at}.role: must be one of ${Object.keys(roles).join(', ')}`);
   const calls = role === 'assistant' ? readCalls(given['tool_calls'], at) : [];
   const content = readContent(given['content'], at, model);
+  const isEmpty = content === null || content.length === 0;
   if (content === null && role !== 'assistant')
     throw invalid(`${at}.content: must be a text or a list of parts`);
   const reasoning = given['reasoning_content'] ?? given['reasoning'];
@@ -44,8 +45,8 @@ function readMessage(value: unknown, index: number, model: CatalogueModel): Orde
     throw invalid(`${at}.tool_call_id: must be a string`);
   return {
     role,
-    // An assistant's empty turn: some vendors refuse null without calls.
-    content: content ?? (calls.length > 0 ? null : ''),
+    // Some vendors refuse null without calls, others an empty text with them.
+    content: isEmpty ? (calls.length > 0 ? null : '') : content,
     ...(typeof given['name'] === 'string' ? { name: given['name'] } : {}),
     ...(calls.length > 0 ? { tool_calls: calls } : {}),
     ...(role === 'tool' ? { tool_call_id: given['tool_call_id'] as string } : {}),
@@ -59,7 +60,13 @@ function readContent(value: unknown, at: string, model: CatalogueModel): string 
   if (typeof value === 'string') return value;
   if (value === undefined || value === null) return null;
   if (!Array.isArray(value)) throw invalid(`${at}.content: must be a text or a list of parts`);
-  return (value as unknown[]).map((part, index) => readPart(part, `${at}.content.${index}`, model));
+  const parts = (value as unknown[])
+    .map((part, index) => readPart(part, `${at}.content.${index}`, model))
+    // Vendors refuse empty ones.
+    .filter((part) => part.type !== 'text' || part.text !== '');
+  if (parts.some((part) => part.type !== 'text')) return parts;
+  // Not all of them take lists, but all take a text; the other formats do the same.
+  return parts.map((part) => (part as { text: string }).text).join('\n\n');
 }
 
 function readPart(value: unknown, at: string, model: CatalogueModel): OrderPart {
