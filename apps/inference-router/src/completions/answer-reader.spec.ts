@@ -226,6 +226,11 @@ describe("a vendor's error inside an answer", () => {
       expect(() => reader(name).read(delta({}, reason))).toThrow(
         expect.objectContaining({ trouble: 'broken' }),
       );
+    for (const reason of ['abort', 'error'])
+      for (const name of Object.keys(dialects))
+        expect(() => reader(name).read(delta({}, reason))).toThrow(
+          expect.objectContaining({ trouble: 'broken' }),
+        );
     for (const data of ['{', '[]', 'null', '"x"', '<html>'])
       expect(() => reader('openai').read(new UpstreamEvent(data))).toThrow(
         expect.objectContaining({ trouble: 'broken' }),

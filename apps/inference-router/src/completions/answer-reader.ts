@@ -16,6 +16,9 @@ const finishes: ReadonlyMap<string, Finish | 'broken'> = new Map<string, Finish 
   ['tool_calls', 'tool_calls'],
   ['function_call', 'tool_calls'],
   ['content_filter', 'content_filter'],
+  // Of open servers and aggregators that stop in the middle: the part is no answer.
+  ['abort', 'broken'],
+  ['error', 'broken'],
 ]);
 
 /** What of a route says how its answers are read. */
