@@ -1,6 +1,7 @@
 import type { Piece } from '../../completions/piece.js';
 import type { Completed } from '../../completions/completions.service.js';
 import { chatUsage } from '../../dialects/counters.js';
+import type { Finish } from '../../dialects/dialect.js';
 import type { PlainWriter } from '../format.js';
 
 /** What all parts of one answer repeat. */
@@ -10,6 +11,12 @@ export interface ChatHead {
   created: number;
   model: string;
 }
+
+/** What a call without arguments has: clients read JSON there, while some vendors write nothing at all. */
+export const noArguments = '{}';
+
+/** Are the calls of an answer that ends so as the model meant them, and not cut? */
+export const isWhole = (finish: Finish): boolean => finish === 'tool_calls' || finish === 'stop';
 
 /** Puts the pieces of a plain answer together. */
 export class ChatAnswer implements PlainWriter {
@@ -44,6 +51,7 @@ export class ChatAnswer implements PlainWriter {
   body({ finish, counters }: Completed) {
     const { head } = this;
     const calls = this.calls.filter((call) => call?.function.name);
+    if (isWhole(finish)) for (const { function: called } of calls) called.arguments ||= noArguments;
     const content = this.content.join('');
     return {
       id: head.id,

@@ -2,7 +2,7 @@ import type { Piece } from '../../completions/piece.js';
 import type { Completed } from '../../completions/completions.service.js';
 import { chatUsage } from '../../dialects/counters.js';
 import type { StreamWriter } from '../format.js';
-import type { ChatHead } from './chat-answer.js';
+import { type ChatHead, isWhole, noArguments } from './chat-answer.js';
 
 /**
  * Writes the chunks of a streamed answer: id, model and time equal in all, the role in the first, one reason at the end,
@@ -13,6 +13,8 @@ export class ChatStream implements StreamWriter {
   /** What every chunk begins with, written once. */
   private readonly prefix: string;
   private hasRole = false;
+  /** The calls by their places: does one have arguments? */
+  private readonly calls = new Map<number, boolean>();
 
   constructor(
     head: ChatHead,
@@ -35,12 +37,20 @@ export class ChatStream implements StreamWriter {
           ? // The vendor's own bytes: there is nothing to write anew.
             this.framed(piece.choice)
           : this.chunk(deltaOf(piece), null, piece.logprobs);
+      for (const { index, function: told } of piece.toolCalls ?? [])
+        this.calls.set(index, Boolean(told.arguments) || this.calls.get(index) === true);
     }
     return text;
   }
 
   end({ finish, counters }: Completed): string {
-    let text = this.chunk({}, finish);
+    let text = '';
+    if (isWhole(finish)) {
+      for (const [index, hasArguments] of this.calls)
+        if (!hasArguments)
+          text += this.chunk({ tool_calls: [{ index, function: { arguments: noArguments } }] }, null);
+    }
+    text += this.chunk({}, finish);
     if (this.includeUsage && counters)
       text += `${this.prefix}"choices":[],"usage":${JSON.stringify(chatUsage(counters))}}\n\n`;
     return `${text}data: [DONE]\n\n`;

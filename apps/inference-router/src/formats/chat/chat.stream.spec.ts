@@ -103,6 +103,25 @@ describe('streamed chat completions', () => {
     expect(Object.values(row!).join(' ')).not.toContain('Hi');
   });
 
+  it('a call without arguments has an empty object, where the vendor writes nothing; a call that was cut has not', async () => {
+    const tools = [{ type: 'function' as const, function: { name: 'f', parameters: { type: 'object' } } }];
+    const ask = { model: 'glm-5.3', messages, tools };
+    for (const [finishReason, expected] of [
+      ['tool_calls', '{}'],
+      ['stop', '{}'],
+      ['length', ''],
+    ] as const) {
+      const toolCalls = [{ id: 'a', type: 'function', function: { name: 'f', arguments: '' } }];
+      router.upstream.next({ toolCalls, finishReason }, { toolCalls, finishReason });
+      const plain = await client().chat.completions.create(ask);
+      expect(plain.choices[0]!.message.tool_calls).toMatchObject([{ function: { arguments: expected } }]);
+      let streamed = '';
+      for await (const { choices } of await client().chat.completions.create({ ...ask, stream: true }))
+        streamed += choices[0]?.delta.tool_calls?.[0]?.function?.arguments ?? '';
+      expect(streamed).toBe(expected);
+    }
+  });
+
   it('works with the official client, plain and streamed, with tool calls straightened', async () => {
     const call = (delta: object) =>
       `data: ${JSON.stringify({ choices: [{ index: 0, delta: { tool_calls: [delta] } }] })}\n\n`;
