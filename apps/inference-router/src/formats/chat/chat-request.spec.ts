@@ -33,3 +33,30 @@ describe('contents of a chat request', () => {
     });
   });
 });
+
+describe('the choice of tools in a chat request', () => {
+  const tools = ['f', 'g', 'h'].map((name) => ({ type: 'function', function: { name } }));
+  const allowed = (mode: string, ...names: string[]) => ({
+    type: 'allowed_tools',
+    allowed_tools: { mode, tools: names.map((name) => ({ type: 'function', function: { name } })) },
+  });
+  const names = (choice: unknown) => {
+    const { tools: left, toolChoice } = read({ tools, tool_choice: choice });
+    return [toolChoice, ...left.map((one) => one.function.name)];
+  };
+
+  it('that allows some leaves the others at home', () => {
+    expect(names(allowed('auto', 'f', 'h'))).toEqual(['auto', 'f', 'h']);
+    expect(names(allowed('required', 'g', 'unknown'))).toEqual(['required', 'g']);
+    expect(() => names({ type: 'allowed_tools' })).toThrow(
+      expect.objectContaining({ status: 400, code: 'invalid_tools' }),
+    );
+  });
+
+  it('goes to the vendor as it is, but one of a tool that was taken out', () => {
+    for (const choice of ['auto', 'none', 'required', { type: 'function', function: { name: 'g' } }])
+      expect(names(choice)).toEqual([choice, 'f', 'g', 'h']);
+    for (const choice of [null, undefined, { type: 'web_search' }, { type: 'custom', custom: { name: 'x' } }])
+      expect(names(choice)).toEqual([undefined, 'f', 'g', 'h']);
+  });
+});

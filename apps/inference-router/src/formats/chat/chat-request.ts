@@ -61,7 +61,7 @@ export function readChatRequest(body: unknown, catalogue: Catalogue, caller: Inf
     if (given(request[field]))
       throw badRequest('unsupported_parameter', `${field}: is not supported; use tools and tool_choice`);
   }
-  const tools = readTools(request['tools']);
+  const { tools, choice } = readChoice(request['tool_choice'], readTools(request['tools']));
   const stream = flag(request['stream'], 'stream');
   return {
     order: {
@@ -69,7 +69,7 @@ export function readChatRequest(body: unknown, catalogue: Catalogue, caller: Inf
       offer,
       messages,
       tools,
-      toolChoice: given(request['tool_choice']) ? request['tool_choice'] : undefined,
+      toolChoice: choice,
       settings: settingsOf(request, tools),
       effort,
       ceiling,
@@ -116,6 +116,23 @@ function settingsOf(request: Json, tools: readonly Tool[]): Record<string, unkno
   // Vendors refuse it where there is nothing to call.
   if (tools.length === 0) delete settings['parallel_tool_calls'];
   return settings;
+}
+
+/** The choice as vendors know it, and the tools that it leaves. That of a tool that was taken out goes with it. */
+function readChoice(value: unknown, tools: Tool[]): { choice: unknown; tools: Tool[] } {
+  if (typeof value !== 'object' || value === null) return { choice: value ?? undefined, tools };
+  const { type, allowed_tools: allowed } = value as Json;
+  if (type !== 'allowed_tools') return { choice: type === 'function' ? value : undefined, tools };
+  const { mode, tools: named } = (typeof allowed === 'object' && allowed !== null ? allowed : {}) as Json;
+  if (!Array.isArray(named))
+    throw badRequest('invalid_tools', 'tool_choice.allowed_tools.tools: must be a list');
+  const names = new Set(
+    (named as (Json | null)[]).map((one) => (one?.['function'] as Json | null | undefined)?.['name']),
+  );
+  return {
+    choice: mode === 'required' ? 'required' : 'auto',
+    tools: tools.filter((tool) => names.has(tool.function.name)),
+  };
 }
 
 /** Own functions; hosted tools of other ecosystems are taken out, as in the other formats. */
