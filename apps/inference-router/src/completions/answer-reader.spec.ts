@@ -120,6 +120,15 @@ describe('reasoning inside the text', () => {
     ).toMatchObject({ reasoning: 'hm', content: '<think>x</think>' });
   });
 
+  it('is taken out where the host has an empty list of calls in every chunk', () => {
+    const pieces = ['<th', 'ink>h', 'm</think>', 'Hello'];
+    const events = pieces.map((content) => delta({ content, tool_calls: [] }));
+    expect(readAll(reader('minimax'), [...events, delta({}, 'stop')])).toMatchObject({
+      reasoning: 'hm',
+      content: 'Hello',
+    });
+  });
+
   it('is hidden when it was switched off, and kept for the tool turns to come', () => {
     const one = reader('minimax', true);
     expect(readAll(one, text(['<think>hm</think>Hello']))).toMatchObject({ reasoning: '', content: 'Hello' });

@@ -88,7 +88,8 @@ export class AnswerReader {
       // Reasoning in its own field: this host does split, and a tag in the text is the model's own words.
       if (reasoning !== '') this.tags = null;
       else {
-        const split = this.tags.feed(content, isLast || Array.isArray(delta['tool_calls']));
+        const calls = delta['tool_calls'];
+        const split = this.tags.feed(content, isLast || (Array.isArray(calls) && calls.length > 0));
         content = split.content;
         reasoning = split.reasoning;
         if (split.isOver) this.tags = null;
