@@ -192,6 +192,9 @@ describe('a provider with the habits of a vendor', () => {
       { ...history({}), thinking: { type: 'disabled' } },
     ],
     ['qwen', 'a late system message', { messages: [user, { role: 'system', content: 'x' }] }],
+    ['moonshot', 'a tool by name', { tools, tool_choice: tools[0], thinking: { type: 'disabled' } }],
+    ['qwen', 'a forced tool while it thinks', { tools, tool_choice: 'required', enable_thinking: true }],
+    ['deepseek', 'a forced tool while it thinks', { tools, tool_choice: tools[0] }],
     ['deepseek', 'tool turns without reasoning', history({})],
     ['deepseek', 'tool turns with empty reasoning', history({ reasoning_content: '' })],
     ['mimo', 'tool turns without reasoning', history({})],
@@ -214,5 +217,9 @@ describe('a provider with the habits of a vendor', () => {
       expect((await post(dialect, history({ reasoning_content: ' ' }))).status).toBe(200);
     for (const dialect of ['deepseek', 'mimo'] as const)
       expect((await post(dialect, { ...history({}), thinking: { type: 'disabled' } })).status).toBe(200);
+    const forced = { tools, tool_choice: 'required' };
+    expect((await post('moonshot', forced)).status).toBe(200);
+    expect((await post('qwen', { ...forced, enable_thinking: false })).status).toBe(200);
+    expect((await post('deepseek', { ...forced, thinking: { type: 'disabled' } })).status).toBe(200);
   });
 });

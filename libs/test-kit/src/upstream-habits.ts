@@ -42,6 +42,8 @@ export interface UpstreamHabits {
   refuses: readonly string[];
   /** `auto`: any other choice is refused; `none`: the field itself. */
   toolChoice?: 'auto' | 'none';
+  /** The strongest choice of tools that is taken unless thinking is off; `always`: off changes nothing. */
+  choiceWhileThinking?: { strongest: 'auto' | 'required'; always?: true };
   /** Tool turns need their reasoning back unless `thinking` is disabled; `always`: that changes nothing. */
   reasoningBack?: true | 'always';
   /** One system message at the front only. */
@@ -92,6 +94,7 @@ export const upstreamHabits: Readonly<Record<UpstreamDialect, UpstreamHabits>> =
     }),
     calls: 'interleaved',
     refuses: [...sampling, 'logit_bias', 'parallel_tool_calls', 'seed'],
+    choiceWhileThinking: { strongest: 'required', always: true },
     reasoningBack: 'always',
     picturesAsBytes: true,
   },
@@ -100,6 +103,7 @@ export const upstreamHabits: Readonly<Record<UpstreamDialect, UpstreamHabits>> =
     calls: 'repeated',
     extra: { system_fingerprint: null },
     refuses: ['logit_bias'],
+    choiceWhileThinking: { strongest: 'auto' },
     systemFirst: true,
     refusal: (message) => ({
       status: 400,
@@ -124,6 +128,7 @@ export const upstreamHabits: Readonly<Record<UpstreamDialect, UpstreamHabits>> =
     },
     comment: ': keep-alive',
     refuses: ['logit_bias', 'parallel_tool_calls', 'seed'],
+    choiceWhileThinking: { strongest: 'auto' },
     reasoningBack: true,
   },
   mimo: {
@@ -163,20 +168,27 @@ function fieldTrouble(body: Json, { refuses }: UpstreamHabits): string | null {
   return found === undefined ? null : `${found} is not supported`;
 }
 
-function toolTrouble(body: Json, { toolChoice }: UpstreamHabits): string | null {
+const isThinkingOff = (body: Json): boolean =>
+  (body['thinking'] as Json | undefined)?.['type'] === 'disabled' || body['enable_thinking'] === false;
+
+function toolTrouble(body: Json, { toolChoice, choiceWhileThinking: rule }: UpstreamHabits): string | null {
   const { tools, tool_choice: choice } = body;
   if (Array.isArray(tools) && tools.length === 0) return 'tools must not be empty';
   if (choice === undefined) return null;
   if (tools === undefined) return 'tool_choice needs tools';
   if (toolChoice === 'none' || (toolChoice === 'auto' && choice !== 'auto'))
     return `tool_choice ${JSON.stringify(choice)} is not supported`;
+  const isTaken =
+    choice === 'auto' || choice === 'none' || (choice === 'required' && rule?.strongest === choice);
+  if (rule && !isTaken && (rule.always || !isThinkingOff(body)))
+    return 'Thinking mode does not support this tool_choice';
   return null;
 }
 
 function messageTrouble(body: Json, habits: UpstreamHabits): string | null {
   const messages = (Array.isArray(body['messages']) ? body['messages'] : []) as Json[];
-  const isOff = (body['thinking'] as Json | undefined)?.['type'] === 'disabled';
-  const wantsReasoning = habits.reasoningBack === 'always' || (habits.reasoningBack === true && !isOff);
+  const wantsReasoning =
+    habits.reasoningBack === 'always' || (habits.reasoningBack === true && !isThinkingOff(body));
   let open: unknown[] = [];
   for (const [index, message] of messages.entries()) {
     const { role, content } = message;

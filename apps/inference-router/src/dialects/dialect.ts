@@ -42,6 +42,12 @@ export interface Dialect {
   /** `auto`: any other choice is refused by the vendor; `none`: the field itself is. */
   toolChoice?: 'any' | 'auto' | 'none';
   /**
+   * The strongest choice of tools that the vendor takes while its models reason. `auto`: none that forces a call; what the
+   * client said about reasoning counts before the choice, and the choice before a default. `required`: none by name.
+   * Absent: as `toolChoice` says.
+   */
+  choiceWhileReasoning?: 'auto' | 'required';
+  /**
    * `told`: the vendor refuses a JSON schema for the answer, or takes it and does not keep to it. It is asked for JSON, and
    * the model is told the schema.
    */

@@ -188,6 +188,37 @@ describe("the vendor's request", () => {
     expect(request('minimax-m3', undefined, { tools, toolChoice: 'auto' })).not.toHaveProperty('tool_choice');
   });
 
+  it('forces a call only where the vendor takes that of a model that reasons', () => {
+    const two = [...tools, { type: 'function' as const, function: { name: 'g' } }];
+    const named = { type: 'function', function: { name: 'g' } };
+    const sent = (id: string, effort: Effort | undefined, toolChoice: unknown) => {
+      const body = request(id, effort, { tools: two, toolChoice });
+      const names = (body['tools'] as typeof two).map((tool) => tool.function.name).join('');
+      return [names, body['tool_choice'], switchFields(body)];
+    };
+    const disabled = { thinking: { type: 'disabled' } };
+    const enabled = { thinking: { type: 'enabled' } };
+    for (const choice of ['required', named]) {
+      // Nothing was said about reasoning, so the choice counts; what was said counts before it.
+      expect(sent('deepseek-v4-pro', undefined, choice)).toEqual(['fg', choice, disabled]);
+      expect(sent('deepseek-v4-pro', 'none', choice)).toEqual(['fg', choice, disabled]);
+      expect(sent('deepseek-v4-pro', 'high', choice)).toEqual([
+        'fg',
+        'auto',
+        { ...enabled, reasoning_effort: 'high' },
+      ]);
+      // It cannot be switched off.
+      expect(sent('qwen3.8-max', undefined, choice)[1]).toBe('auto');
+      expect(sent('qwen3-coder-next', undefined, choice)).toEqual(['fg', choice, {}]);
+    }
+    expect(sent('kimi-k3', undefined, 'required')).toEqual(['fg', 'required', {}]);
+    expect(sent('kimi-k3', 'low', named)).toEqual(['g', 'required', { reasoning_effort: 'low' }]);
+    for (const id of ['deepseek-v4-pro', 'qwen3.8-max', 'kimi-k3'])
+      for (const choice of ['auto', 'none'])
+        expect(sent(id, 'low', choice).slice(0, 2)).toEqual(['fg', choice]);
+    expect(sent('deepseek-v4-pro', undefined, 'auto')[2]).toEqual(enabled);
+  });
+
   it('does without thinking, or with a placeholder, where the history lacks its reasoning', () => {
     const call: OrderMessage = {
       role: 'assistant',

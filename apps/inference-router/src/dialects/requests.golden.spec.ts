@@ -79,7 +79,8 @@ describe('what is sent', () => {
   it.each([
     ['openai', ['auto', 'none', 'required', 'named']],
     ['zhipu', ['auto', 'no tools', 'left out', 'left out']],
-    ['moonshot', ['auto', 'none', 'required', 'named']],
+    // The named one alone.
+    ['moonshot', ['auto', 'none', 'required', 'required']],
     ['qwen', ['auto', 'none', 'required', 'named']],
     ['deepseek', ['auto', 'none', 'required', 'named']],
     ['mimo', ['auto', 'none', 'required', 'named']],

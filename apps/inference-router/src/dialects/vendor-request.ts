@@ -2,13 +2,13 @@ import { withVendorIds } from '../completions/call-ids.js';
 import type { Order, OrderMessage } from '../completions/order.js';
 import type { Level } from '../catalogue/model.js';
 import type { Route } from '../catalogue/catalogue.js';
-import type { Fields } from './dialect.js';
+import type { Dialect, Fields } from './dialect.js';
 import { vendorMessages } from './vendor-messages.js';
 
 /** The body for a vendor, always streamed and with counters (inference-wire.md, 1.7 and 1.8). */
 export function vendorRequest(asked: Order, route: Route): Record<string, unknown> {
   const { dialect } = route;
-  const order = dialect.schemas === 'told' ? withSchemaTold(asked) : asked;
+  const order = withChoice(dialect.schemas === 'told' ? withSchemaTold(asked) : asked, dialect);
   const settings: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(order.settings)) {
     if (!dialect.drops?.includes(name)) settings[dialect.renames?.[name] ?? name] = value;
@@ -42,6 +42,21 @@ function withSchemaTold(order: Order): Order {
     messages: at === -1 ? [...messages, note] : messages.toSpliced(at, 0, note),
     settings: { ...settings, response_format: { type: 'json_object' } },
   };
+}
+
+/** A choice that forces a call, as the vendor takes it from a model that reasons; or without reasoning. */
+function withChoice(order: Order, { choiceWhileReasoning: strongest }: Dialect): Order {
+  const { toolChoice: choice, tools, effort } = order;
+  const { reasoning: rules } = order.offer.model;
+  const isForced = choice === 'required' || (typeof choice === 'object' && choice !== null);
+  if (!isForced || !strongest || !rules || tools.length === 0) return order;
+  if (strongest === 'required') {
+    const name = (choice as { function?: { name?: unknown } }).function?.name;
+    const named = tools.filter((tool) => tool.function.name === name);
+    return named.length > 0 ? { ...order, tools: named, toolChoice: 'required' } : order;
+  }
+  const mayBeOff = rules.off && (effort === undefined || effort === 'none');
+  return mayBeOff ? { ...order, effort: 'none' } : { ...order, toolChoice: 'auto' };
 }
 
 function toolFields(order: Order, { dialect }: Route): Fields {

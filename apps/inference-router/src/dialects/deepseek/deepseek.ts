@@ -12,6 +12,7 @@ export const deepseek: Dialect = {
   },
   drops: ['parallel_tool_calls', 'logit_bias', 'seed'],
   reasoningBack: { placeholder: ' ' },
+  choiceWhileReasoning: 'auto',
   schemas: 'told',
   finish: { insufficient_system_resource: 'broken' },
 };

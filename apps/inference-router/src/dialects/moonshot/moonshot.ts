@@ -22,6 +22,7 @@ export const moonshot: Dialect = {
     'parallel_tool_calls',
     'seed',
   ],
+  choiceWhileReasoning: 'required',
   reasoningBack: { placeholder: ' ', always: true },
   // With 429.
   accountCodes: ['exceeded_current_quota_error'],

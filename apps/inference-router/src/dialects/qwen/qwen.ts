@@ -28,6 +28,7 @@ export const qwen: Dialect = {
     bound: (ceiling) => within(81_920, ceiling),
   },
   drops: ['logit_bias'],
+  choiceWhileReasoning: 'auto',
   system: 'first',
   // With 400.
   accountCodes: ['Arrearage'],
