@@ -197,6 +197,11 @@ describe('a provider with the habits of a vendor', () => {
     ['deepseek', 'a forced tool while it thinks', { tools, tool_choice: tools[0] }],
     ['deepseek', 'tool turns without reasoning', history({})],
     ['deepseek', 'tool turns with empty reasoning', history({ reasoning_content: '' })],
+    [
+      'deepseek',
+      'answers without reasoning beside tools',
+      { tools, messages: [user, { role: 'assistant', content: 'x' }, user] },
+    ],
     ['mimo', 'tool turns without reasoning', history({})],
   ])('%s refuses %s with 400, before the script is asked', async (dialect, _what, body) => {
     models[dialect].next({ chunks: ['not yet'] });

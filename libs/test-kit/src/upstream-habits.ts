@@ -44,8 +44,11 @@ export interface UpstreamHabits {
   toolChoice?: 'auto' | 'none';
   /** The strongest choice of tools that is taken unless thinking is off; `always`: off changes nothing. */
   choiceWhileThinking?: { strongest: 'auto' | 'required'; always?: true };
-  /** Tool turns need their reasoning back unless `thinking` is disabled; `always`: that changes nothing. */
-  reasoningBack?: true | 'always';
+  /**
+   * Tool turns need their reasoning back unless `thinking` is disabled; `always`: that changes nothing; `answers`: beside
+   * tools, all other turns need it too.
+   */
+  reasoningBack?: true | 'always' | 'answers';
   /** One system message at the front only. */
   systemFirst?: boolean;
   /** Links to pictures are refused. */
@@ -129,7 +132,7 @@ export const upstreamHabits: Readonly<Record<UpstreamDialect, UpstreamHabits>> =
     comment: ': keep-alive',
     refuses: ['logit_bias', 'parallel_tool_calls', 'seed'],
     choiceWhileThinking: { strongest: 'auto' },
-    reasoningBack: true,
+    reasoningBack: 'answers',
   },
   mimo: {
     ...base,
@@ -188,7 +191,10 @@ function toolTrouble(body: Json, { toolChoice, choiceWhileThinking: rule }: Upst
 function messageTrouble(body: Json, habits: UpstreamHabits): string | null {
   const messages = (Array.isArray(body['messages']) ? body['messages'] : []) as Json[];
   const wantsReasoning =
-    habits.reasoningBack === 'always' || (habits.reasoningBack === true && !isThinkingOff(body));
+    habits.reasoningBack === 'always' || (habits.reasoningBack !== undefined && !isThinkingOff(body));
+  const hasTools =
+    body['tools'] !== undefined || messages.some((message) => message['tool_calls'] !== undefined);
+  const wantsAll = habits.reasoningBack === 'answers' && wantsReasoning && hasTools;
   let open: unknown[] = [];
   for (const [index, message] of messages.entries()) {
     const { role, content } = message;
@@ -208,7 +214,8 @@ function messageTrouble(body: Json, habits: UpstreamHabits): string | null {
     const calls = (message['tool_calls'] ?? []) as Json[];
     open = calls.map(({ id }) => id);
     const reasoning = message['reasoning_content'];
-    if (calls.length > 0 && wantsReasoning && (typeof reasoning !== 'string' || reasoning === ''))
+    const isWanted = calls.length > 0 ? wantsReasoning : role === 'assistant' && wantsAll;
+    if (isWanted && (typeof reasoning !== 'string' || reasoning === ''))
       return `thinking is enabled but reasoning_content is missing in assistant tool call message at index ${index}`;
     if (habits.picturesAsBytes && parts.some(isLink)) return `messages[${index}]: unsupported image url`;
   }

@@ -63,9 +63,10 @@ export interface Dialect {
   thinkTags?: boolean;
   /**
    * The vendor refuses histories whose assistant tool calls lack their reasoning; the text is the placeholder it takes.
-   * `always`: also when reasoning is switched off, since the switch may have no effect there.
+   * `always`: also when reasoning is switched off, since the switch may have no effect there. `answers`: where a request
+   * has tools, answers without calls need theirs as well; for them the placeholder is enough.
    */
-  reasoningBack?: { placeholder: string; always?: boolean };
+  reasoningBack?: { placeholder: string; always?: boolean; answers?: boolean };
   /** Finish reasons beside the common ones; `broken`: the vendor gave up. */
   finish?: Readonly<Record<string, Finish | 'broken'>>;
   /** Codes of refusals that are about the operator's account, under a status that says something else. */

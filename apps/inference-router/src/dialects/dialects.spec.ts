@@ -188,6 +188,34 @@ describe("the vendor's request", () => {
     expect(request('minimax-m3', undefined, { tools, toolChoice: 'auto' })).not.toHaveProperty('tool_choice');
   });
 
+  it('has reasoning in the answers of earlier turns too, where the vendor wants that beside tools', () => {
+    const call = { id: 'a', type: 'function' as const, function: { name: 'f', arguments: '{}' } };
+    const answer: OrderMessage = { role: 'assistant', content: 'z' };
+    const turn: OrderMessage[] = [
+      { role: 'user', content: 'x' },
+      { role: 'assistant', content: null, tool_calls: [call], reasoning_content: 'hm' },
+      { role: 'tool', content: 'y', tool_call_id: 'a' },
+    ];
+    const messages = [...turn, answer, { role: 'user' as const, content: 'and then?' }];
+    const sent = (id: string, effort: Effort | undefined, history: OrderMessage[], own = tools) => {
+      const body = request(id, effort, { messages: history, tools: own });
+      return [switchFields(body), (body['messages'] as OrderMessage[]).map((one) => one.reasoning_content)];
+    };
+    const enabled = { thinking: { type: 'enabled' } };
+    const none = undefined;
+    expect(sent('deepseek-v4-pro', none, messages)).toEqual([enabled, [none, 'hm', none, ' ', none]]);
+    expect(sent('deepseek-v4-pro', none, messages, [])).toEqual([enabled, [none, 'hm', none, ' ', none]]);
+    const plain = [turn[0]!, answer, turn[0]!];
+    expect(sent('deepseek-v4-pro', none, plain)).toEqual([enabled, [none, ' ', none]]);
+    // Nothing is wanted without tools, without reasoning, and by others.
+    expect(sent('deepseek-v4-pro', none, plain, [])[1]).toEqual([none, none, none]);
+    expect(sent('deepseek-v4-pro', 'none', messages)[1]).toEqual([none, 'hm', none, none, none]);
+    for (const id of ['kimi-k3', 'mimo-v2.6-pro', 'glm-5.3'])
+      expect(sent(id, none, messages)[1]).toEqual([none, 'hm', none, none, none]);
+    const own = [...turn, { ...answer, reasoning_content: 'so' }];
+    expect(request('deepseek-v4-pro', none, { messages: own, tools })['messages']).toBe(own);
+  });
+
   it('forces a call only where the vendor takes that of a model that reasons', () => {
     const two = [...tools, { type: 'function' as const, function: { name: 'g' } }];
     const named = { type: 'function', function: { name: 'g' } };

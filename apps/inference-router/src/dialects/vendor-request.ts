@@ -76,8 +76,13 @@ function withReasoning(order: Order, route: Route): { fields: Fields; messages: 
   const { reasoning: rules } = order.offer.model;
   const back = route.dialect.reasoningBack;
   const isOff = order.effort === 'none';
-  if (!rules || !back || (isOff && !back.always) || !messages.some(lacksReasoning)) {
-    return { fields: reasoningFields(order, route), messages };
+  if (!rules || !back || (isOff && !back.always)) return { fields: reasoningFields(order, route), messages };
+  if (!messages.some(lacksReasoning)) {
+    const isWanted = back.answers === true && (order.tools.length > 0 || messages.some(hasCalls));
+    return {
+      fields: reasoningFields(order, route),
+      messages: isWanted ? filledWith(back.placeholder, messages) : messages,
+    };
   }
   // The vendor answers 400 to tool turns without their reasoning: it does without for this one request, or is told of none.
   const fields = rules.off ? (switches(route).off ?? {}) : reasoningFields(order, route);
@@ -88,8 +93,18 @@ function withReasoning(order: Order, route: Route): { fields: Fields; messages: 
   return { fields, messages: filled };
 }
 
-const lacksReasoning = (message: OrderMessage): boolean =>
-  message.role === 'assistant' && message.tool_calls !== undefined && message.reasoning_content === undefined;
+const hasCalls = (message: OrderMessage): boolean => message.tool_calls !== undefined;
+
+const isBare = (message: OrderMessage): boolean =>
+  message.role === 'assistant' && message.reasoning_content === undefined;
+
+const lacksReasoning = (message: OrderMessage): boolean => isBare(message) && hasCalls(message);
+
+/** Every turn of the assistant with reasoning; the same array where none lacks it. */
+const filledWith = (placeholder: string, messages: readonly OrderMessage[]): readonly OrderMessage[] =>
+  messages.some(isBare)
+    ? messages.map((one) => (isBare(one) ? { ...one, reasoning_content: placeholder } : one))
+    : messages;
 
 const switches = ({ dialect, reasoning }: Route) => ({
   off: reasoning?.off ?? dialect.reasoning.off,

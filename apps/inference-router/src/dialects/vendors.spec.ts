@@ -67,6 +67,21 @@ describe.each(upstreamDialects)('%s', (dialect) => {
     });
   });
 
+  it('takes earlier turns of a client that brings back the reasoning of calls only', async () => {
+    const earlier: OrderMessage[] = [
+      { role: 'user', content: 'x' },
+      { role: 'assistant', content: null, tool_calls: [call('f:0')], reasoning_content: 'hm' },
+      { role: 'tool', tool_call_id: 'f:0', content: 'y' },
+      { role: 'assistant', content: 'z' },
+      { role: 'user', content: 'and then?' },
+    ];
+    vendor.next({ reasoning: ['hm'], chunks: ['Hi'] });
+    expect(await outbound.ask(outbound.order(model, { messages: earlier, tools }))).toMatchObject({
+      content: 'Hi',
+      reasoning: 'hm',
+    });
+  });
+
   it.each(['none', 'required', { type: 'function', function: { name: 'f' } }])(
     'takes the choice %j',
     async (toolChoice) => {

@@ -11,7 +11,7 @@ export const deepseek: Dialect = {
     level: (word) => ({ reasoning_effort: word }),
   },
   drops: ['parallel_tool_calls', 'logit_bias', 'seed'],
-  reasoningBack: { placeholder: ' ' },
+  reasoningBack: { placeholder: ' ', answers: true },
   choiceWhileReasoning: 'auto',
   schemas: 'told',
   finish: { insufficient_system_resource: 'broken' },
