@@ -43,6 +43,8 @@ models:
     ['is busy', { status: 429 }],
     ['breaks off before its first event', { raw: [] }],
     ['begins with an error', { raw: ['data: {"error":{"message":"x"}}\n\n'] }],
+    ['has an error in words of its own', { body: { code: 500, msg: 'no such path', success: false } }],
+    ['sends such an error as its only event', { raw: ['data: {"code":500,"msg":"x"}\n\n'] }],
     [
       'sends no stream',
       { handle: (_: unknown, response: { end(text: string): void }) => response.end('<html>') },

@@ -151,8 +151,11 @@ class Attempt implements AnswerTaker {
     if (!this.hasBegun) {
       // What is text and nothing else is no error.
       for (const event of events) if (!event.plain()) checkChunk(event.json(), this.route);
-      this.hasBegun = true;
       deadline.limit = this.idle;
+      deadline.touch();
+      // An error in words that nobody knows is no beginning either: another route may still answer.
+      if (!events.some(isOfAnswer)) return;
+      this.hasBegun = true;
       this.note(null);
       this.listener.began(this.route);
     }
@@ -183,6 +186,12 @@ class Attempt implements AnswerTaker {
     this.breakers.note(this.route, this.pass, error);
   }
 }
+
+const isOfAnswer = (event: UpstreamEvent): boolean => {
+  if (event.plain()) return true;
+  const { choices, usage } = event.json();
+  return (Array.isArray(choices) && choices.length > 0) || (usage !== undefined && usage !== null);
+};
 
 const isUnreachable = (error: unknown): boolean =>
   error instanceof UpstreamError && error.trouble === 'unreachable';
