@@ -125,6 +125,35 @@ describe('the command before a deploy', () => {
     });
   });
 
+  it('a deploy that is passed over before it began ends too: nobody waits for it for ever', async () => {
+    const app = await create();
+    const served = await live(app, 7_030);
+    const first = await deploy(app);
+    const item = await wantedRun(first);
+    await agent.observe(item, 'running');
+    // Neither of the two begins while the command runs, and the newer one takes the place of both.
+    const second = await deploy(app);
+    await shows(app, second, 'rolling');
+    expect((await bench.api('POST', `apps/${app}/builds/${served}/rollback`)).status).toBe(200);
+    expect(await build(app, second)).toMatchObject({
+      status: 'cancelled',
+      deploy_state: null,
+      error: 'overtaken by a newer build',
+    });
+    const events = await bench.api('GET', `apps/${app}/events?build_id=${second}`);
+    expect(events.text).toContain('event: done');
+    await shows(app, served, 'rolling');
+    const third = await deploy(app);
+    // It has never stopped serving.
+    await shows(app, served, 'live');
+    await agent.observe(item, 'success', { facts: { exit_code: 0 } });
+    await agent.observe(await wantedRun(third), 'success', { facts: { exit_code: 0 } });
+    const [replica] = await agent.replicas(third, 1);
+    await agent.ready(replica!, 7_031);
+    await shows(app, third, 'live');
+    expect(await build(app, first)).toMatchObject({ status: 'cancelled' });
+  });
+
   it('a static site has no server to run it in; an empty one is none; a deleted app’s is called off', async () => {
     const site = await create();
     const page = await deploy(site, 'static');

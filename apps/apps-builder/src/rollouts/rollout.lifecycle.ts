@@ -4,6 +4,7 @@ import { Database, type Sql } from '@nebo/persistence';
 import { RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Settings } from '../shared/settings.js';
 import {
+  endOvertaken,
   loadRollout,
   lockApp,
   makeRevision,
@@ -235,21 +236,10 @@ export class RolloutLifecycle extends Lifecycle<RolloutApp> {
     return this.go(hasPredeploy(app, wanted) ? 'preparing' : 'starting', async (tx) => {
       if ((await lockApp(tx, app.id)) === null) return;
       const before = revisionOf(app, app.rolling_revision_id);
-      if (before && before.build_id !== wanted?.build_id && before.build_id !== app.current_build_id) {
-        // A build overtaken before it was live ends as cancelled (interfaces.md, 10). One that served before can serve again.
-        const ends =
-          before.cause === 'rollback'
-            ? "deploy_state = 'never_booted', boot_error = 'overtaken by a newer deploy'"
-            : "status = 'cancelled', deploy_state = null, error = 'overtaken by a newer build'";
-        await tx.query(
-          `update build set ${ends}
-           where id = $1::uuid and status = 'success' and deploy_state in ('rolling', 'unverified')`,
-          [before.build_id],
-        );
-      }
       // Once the routes led to it, an edge may be sending it requests: then it stays until the next one is confirmed.
       if (before && !switched) await removeReplicas(tx, idsOf(app.replicas, before.id));
       await tx.query('update app set rolling_revision_id = target_revision_id where id = $1::uuid', [app.id]);
+      await endOvertaken(tx, app.id);
     });
   }
 

@@ -132,7 +132,30 @@ export async function makeRevision(
     [id, appId, buildId, cause],
   );
   await tx.query('update app set target_revision_id = $2::uuid where id = $1::uuid', [appId, id]);
+  await endOvertaken(tx, appId);
   return id;
+}
+
+/**
+ * Ends the builds of an app that were on their way and will not go live any more, since nothing of them is wanted or rolls:
+ * cancelled (interfaces.md, 10), but for one that served before, which can serve again; the one that serves goes on doing so.
+ */
+export async function endOvertaken(tx: Sql, appId: string): Promise<void> {
+  await tx.query(
+    `update build b set status = case when o.served then b.status else 'cancelled' end,
+       deploy_state = case when o.serves then 'live' when o.served then 'never_booted' end,
+       error = case when o.served then b.error else 'overtaken by a newer build' end,
+       boot_error = case when o.serves then null when o.served then 'overtaken by a newer deploy' else b.boot_error end
+     from (
+       select n.id, n.id is not distinct from a.current_build_id as serves, n.id is not distinct from a.current_build_id
+         or exists (select 1 from revision r where r.build_id = n.id and r.cause = 'rollback') as served
+       from build n join app a on a.id = n.app_id
+       where a.id = $1::uuid and n.status = 'success' and n.deploy_state in ('rolling', 'unverified')
+         and not exists (select 1 from revision r where r.build_id = n.id
+           and r.id in (a.target_revision_id, a.rolling_revision_id))) o
+     where b.id = o.id`,
+    [appId],
+  );
 }
 
 /**
