@@ -58,7 +58,7 @@ export class PushLifecycle extends Lifecycle<PushedApp> {
 
   @State()
   async due(app: PushedApp): Promise<Outcome> {
-    if (app.deleted || app.push_at === null) return this.end();
+    if (app.deleted || app.push_at === null) return this.end((tx) => this.leave(tx, app));
     if (app.due_in > 0) return this.wait(app.due_in, 'more pushes may follow');
     const reached = await this.reach.ofApp(app);
     if (reached === null) return this.giveUp(app, 'the connection of this app is gone');
@@ -82,12 +82,12 @@ export class PushLifecycle extends Lifecycle<PushedApp> {
 
   /** The push leads to nothing; app and deliveries say why. */
   private giveUp(app: PushedApp, reason: string): Outcome {
-    return this.end(async (tx) => {
+    return this.go('due', async (tx) => {
       await this.note(tx, app, reason);
       await tx.query(
         `update delivery set outcome = 'ignored', reason = $2
-         where app_id = $1::uuid and outcome = 'accepted' and build_id is null`,
-        [app.id, reason],
+         where app_id = $1::uuid and outcome = 'accepted' and build_id is null and received_at <= $3::timestamptz`,
+        [app.id, reason, app.push_at],
       );
       await this.done(tx, app, false);
     });
@@ -119,6 +119,15 @@ export class PushLifecycle extends Lifecycle<PushedApp> {
     );
     await this.note(tx, app, null);
     await this.done(tx, app, !isBuilt);
+  }
+
+  /** A push that has come since this step looked found a life that it could wake: then it must not end. */
+  private async leave(tx: Sql, app: PushedApp): Promise<void> {
+    const [row] = await tx.query<{ waits: boolean }>(
+      'select push_at is not null as waits from app where id = $1::uuid and deleted_at is null for update',
+      [app.id],
+    );
+    if (row?.waits) throw new Error('another push has come in between');
   }
 
   /** Takes back what was waiting, except for what came while the host was asked. */
