@@ -179,7 +179,7 @@ export class CertificateLifecycle extends Lifecycle<CertificateRow> {
     await this.clean(row);
     const { not_before, not_after } = row;
     if (not_before === null || not_after === null)
-      // Made by the edge: until an authority is configured.
+      // Made by the edge, until an authority is configured: who starts with one wakes those (`CertificatesService`).
       return this.authority.client === null ? this.wait(Infinity, 'the edge makes it') : this.go('ordering');
     if (!row.verified) return this.wait(hours(6), 'the name is not its owner’s any more');
     const life = not_after.getTime() - not_before.getTime();
@@ -258,8 +258,15 @@ export class CertificateLifecycle extends Lifecycle<CertificateRow> {
     await wake(tx, 'domain', row.domain_id);
   }
 
+  /** Whatever an authority gave before is let go of: nobody would renew it, and the edge shows its own where there is none. */
   private async keepLocal(tx: Sql, row: CertificateRow) {
-    await tx.query("update certificate set status = 'issued', error = null where id = $1::uuid", [row.id]);
+    await tx.query(
+      `update certificate set status = 'issued', error = null, challenge_type = null, chain = null, sealed_key = null,
+         fingerprint = null, not_before = null, not_after = null, failures = 0, retry_at = null, acme_order = null
+       where id = $1::uuid`,
+      [row.id],
+    );
+    await tx.query('update route set certificate_fingerprint = null where host = $1', [row.host]);
     await wake(tx, 'domain', row.domain_id);
   }
 

@@ -1,4 +1,4 @@
-import { Inject, Injectable } from '@nestjs/common';
+import { Inject, Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import {
   type AcmeChallengeAnswer,
   type CertificateBytes,
@@ -9,20 +9,38 @@ import {
   toFilter,
   type V1Certificate,
 } from '@nebo/contracts';
+import { wakeAll } from '@nebo/lifecycle';
 import { Database } from '@nebo/persistence';
 import { idOrNull, notFound, pathId, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { domainName } from '../domains/domain-name.js';
+import { Authority } from './acme/authority.js';
 import { certificateRecord, type CertificateRecordRow, keyContext } from './certificate.rows.js';
 
 const ids = (texts: readonly string[]): string[] => texts.map(idOrNull).filter((id) => id !== null);
 
 /** Certificates: what their owners may read, and what the edge needs. */
 @Injectable()
-export class CertificatesService {
+export class CertificatesService implements OnApplicationBootstrap {
   constructor(
     private readonly database: Database,
+    private readonly authority: Authority,
     @Inject(RUNTIME) private readonly runtime: Pick<Runtime, 'masterKey'>,
   ) {}
+
+  /** Names whose certificates the edge has made so far get one of the authority, now that one is configured. */
+  async onApplicationBootstrap(): Promise<void> {
+    if (this.authority.client === null) return;
+    await this.database.transaction(async (tx) => {
+      const rows = await tx.query<{ id: string }>(
+        "select id from certificate where status = 'issued' and fingerprint is null order by id for update",
+      );
+      await wakeAll(
+        tx,
+        'certificate',
+        rows.map(({ id }) => id),
+      );
+    });
+  }
 
   /**
    * A page of what the key may see, oldest first.

@@ -8,6 +8,7 @@ import { Bench, eventually } from '../../test/harness.js';
 import { StubDns, World } from '../../test/world.js';
 import { AcmeError } from './acme/acme-error.js';
 import { Authority } from './acme/authority.js';
+import { CertificatesService } from './certificates.service.js';
 
 afterAll(async () => (await sharedPostgres()).stop());
 
@@ -281,5 +282,73 @@ describe('an authority that asks to come later', () => {
       expect(left).toBeGreaterThan(3_000);
     }
     expect(orders).toBe(1);
+  });
+});
+
+describe('an authority that comes and goes with the settings', () => {
+  let bench: Bench;
+  let world: World;
+  let host: string;
+  let app: string;
+  beforeAll(async () => {
+    world = await World.start();
+    bench = await Bench.start({ NEBO_DNS_RESOLVER: world.address, NEBO_DOMAIN_CHECK_MS: '100' });
+    bench.nebo.runtime.targets.set('dns', new StubDns().target);
+    host = freshName();
+    world.addresses.set(host, '127.0.0.1');
+    app = (await bench.app()).id;
+    await bench.api('POST', `apps/${app}/domains`, { domain: host });
+    await shows({ status: 'issued', not_after: null });
+  });
+  afterAll(async () => {
+    await bench?.close();
+    world?.stop();
+  });
+  const shows = (wanted: object) =>
+    eventually(`the certificate shows ${JSON.stringify(wanted)}`, async () => {
+      const [row] = (await bench.api('GET', `certificates?domain=${host}`)).body.data;
+      return row && Object.entries(wanted).every(([field, value]) => row[field] === value);
+    });
+  const parts = () => bench.nebo.services.get('apps-builder')!.app;
+  const life = async () => {
+    const [row] = await bench.sql<{ state: string; fence: string; rests: boolean }>(
+      "select state, fence, run_at = 'infinity' as rests from lifecycle where kind = 'certificate'",
+    );
+    return row!;
+  };
+
+  it('one that is configured later is asked for the names that the edge has served so far', async () => {
+    await eventually('it rests', async () => (await life()).rests);
+    const ordered: string[][] = [];
+    const client = {
+      register: async () => 'https://127.0.0.1:9/acct/1',
+      newOrder: async (_account: unknown, names: string[]) => {
+        ordered.push(names);
+        throw new AcmeError('refused', 'rejectedIdentifier: not today');
+      },
+    };
+    Object.assign(parts().get(Authority), { client });
+    await parts().get(CertificatesService).onApplicationBootstrap();
+    await eventually('an order', async () => ordered.length > 0);
+    expect(ordered[0]).toEqual([host]);
+    await shows({ status: 'error' });
+  });
+
+  it('one that is taken away leaves its certificates to the edge when they would be renewed', async () => {
+    Object.assign(parts().get(Authority), { client: null });
+    await bench.sql(
+      `update certificate set status = 'issued', chain = 'of before', sealed_key = 'x', fingerprint = 'f', challenge_type = 'http-01',
+         not_before = now() - interval '80 days', not_after = now() + interval '10 days', retry_at = null`,
+    );
+    await bench.sql("update lifecycle set run_at = now(), wakes = wakes + 1 where kind = 'certificate'");
+    await shows({ status: 'issued', challenge_type: null, not_before: null, not_after: null });
+    await eventually('it rests', async () => (await life()).rests);
+    const { fence, state } = await life();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(await life()).toEqual({ fence, state, rests: true });
+    const { routes } = (await bench.internal('GET', 'routes')).body;
+    const route = routes.find((one: { host: string }) => one.host === host);
+    expect(route).toBeDefined();
+    expect(route.certificate).toBeUndefined();
   });
 });
