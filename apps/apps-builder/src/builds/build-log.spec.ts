@@ -151,6 +151,8 @@ describe('logs as event streams', () => {
     const first = lines.slice(0, 21);
     expect([...first, ...(await read('20')).lines]).toEqual(lines);
     expect(await read('49')).toEqual({ lines: [], done: true });
+    // No reader of this log can have had that line: what it holds is of another log, or of a database of before.
+    for (const ahead of ['50', '999999999999999999']) expect((await read(ahead)).lines).toEqual(lines);
     for (const odd of ['x', '-1', '1e9', '']) expect((await read(odd)).lines).toEqual(lines);
   });
 
@@ -299,6 +301,10 @@ describe('logs as event streams', () => {
           ).text,
         ).lines,
       ).toEqual(['d']);
+      const ahead = await bench.api('GET', `apps/${app.id}/logs?follow=false&tail=2`, undefined, bench.key, {
+        'last-event-id': String(BigInt(ids.at(-1)!) + 1_000n),
+      });
+      expect(parse(ahead.text).lines).toEqual(['c', 'd']);
       const stream = open(`apps/${app.id}/logs?tail=1`);
       await eventually('the tail', async () => parse(stream.text).lines.length === 1);
       await append(replica!.id, ['e'], 4);

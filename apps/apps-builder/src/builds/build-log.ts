@@ -72,7 +72,7 @@ export class BuildLog {
 
   /**
    * The log as an event stream: history, then live, then `done` after the last stored line.
-   * @param after number of the last line that the client has; null from the start
+   * @param after number of the last line that the client has; null, or a line that this log does not have yet: from the start
    * @throws ApiError 404
    */
   async open(
@@ -83,14 +83,15 @@ export class BuildLog {
     after: bigint | null,
     gone: AbortSignal,
   ): Promise<AsyncGenerator<string>> {
-    const build = await this.store.as(caller.account_id, async ({ db }) =>
-      findBuild(db, await this.apps.find(db, caller, projectId, appId), id),
-    );
+    const [build, last] = await this.store.as(caller.account_id, async ({ db, sql }) => {
+      const found = await findBuild(db, await this.apps.find(db, caller, projectId, appId), id);
+      return [found, after === null ? null : await lastLine(sql, found.id)] as const;
+    });
     return this.stream(
       caller.account_id,
       build.app_id,
       build.id,
-      after ?? -1n,
+      after === null || last === null || after > last ? -1n : after,
       AbortSignal.any([gone, this.changes.stopping]),
     );
   }
@@ -161,6 +162,15 @@ export class BuildLog {
       return { ...state, lines };
     }, account);
   }
+}
+
+/** Number of the last line that is stored; null: none is. */
+async function lastLine(sql: Sql, buildId: string): Promise<bigint | null> {
+  const [row] = await sql.query<{ seq: bigint | null }>(
+    'select max(seq) as seq from build_log_line where build_id = $1::uuid',
+    [buildId],
+  );
+  return row!.seq;
 }
 
 /** The lines that follow the last one without a gap: a batch may overtake another on its way. */

@@ -22,7 +22,7 @@ export interface RuntimeLogQuery {
   tail: number;
   /** False: `done` after the history. */
   follow: boolean;
-  /** Position of the last line that the client has. */
+  /** Position of the last line that the client has; one that this log has never had counts as none. */
   after: bigint | null;
 }
 
@@ -87,7 +87,7 @@ export class RuntimeLog {
     let spoke = Date.now();
     try {
       yield comment('runtime log');
-      let last = query.after ?? (await this.start(account, appId, query.tail));
+      let last = await this.start(account, appId, query);
       while (!over.aborted) {
         const rows = await this.read(account, appId, last);
         if (rows === null) return;
@@ -114,18 +114,21 @@ export class RuntimeLog {
     }
   }
 
-  /** The position before the last `tail` lines. */
-  private async start(account: string, appId: string, tail: number): Promise<bigint> {
+  /** The position that a reader has already, or else the one before the last `tail` lines. */
+  private async start(account: string, appId: string, { after, tail }: RuntimeLogQuery): Promise<bigint> {
     const [row] = await this.database.transaction(
       (tx) =>
-        tx.query<{ pos: bigint }>(
-          `select coalesce(min(pos), (select max(pos) + 1 from runtime_log_line where app_id = $1::uuid), 1) - 1 as pos
+        tx.query<{ newest: bigint | null; pos: bigint }>(
+          `select (select max(pos) from runtime_log_line where app_id = $1::uuid) as newest,
+             coalesce(min(pos), (select max(pos) + 1 from runtime_log_line where app_id = $1::uuid), 1) - 1 as pos
            from (select pos from runtime_log_line where app_id = $1::uuid order by pos desc limit $2::int) newest`,
           [appId, tail],
         ),
       account,
     );
-    return row!.pos;
+    const { newest, pos } = row!;
+    // The newest line goes last: a reader ahead of it never had that one from here, but from a database of before, say.
+    return after !== null && newest !== null && after <= newest ? after : pos;
   }
 
   /** Null when the app is gone. */
