@@ -1,6 +1,7 @@
 import type { V1AppDomain } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
+import { baseName } from './domain-name.js';
 
 /** How an owner has shown that a name is theirs, the weakest first. */
 export const proofs = ['address', 'txt', 'zone', 'platform'] as const;
@@ -99,7 +100,7 @@ export async function holdName(tx: Sql, host: string): Promise<void> {
 /**
  * Makes a domain the owner of its name, and leads the name to its app in the same transaction: the edge sees the old owner or
  * the new one. A proof that is stronger than the present owner's takes over; an equal or weaker one has the owner looked
- * at again.
+ * at again. Where a name leads says nothing below a wildcard of another account: every name there leads here by that.
  * @returns false when another one stays the owner, or the domain is deleted
  */
 export async function takeName(tx: Sql, domain: DomainRow, proof: Proof): Promise<boolean> {
@@ -119,6 +120,7 @@ export async function takeName(tx: Sql, domain: DomainRow, proof: Proof): Promis
     await wake(tx, 'domain', holder.id);
     if (wakes) return false;
   }
+  if (proof === 'address' && (await isBelowAnothers(tx, domain))) return false;
   const taken = await tx.query(
     `update app_domain set verified_at = coalesce(verified_at, now()), proof = $2, proven_at = now(), checks = 0
      where id = $1::uuid and deleted_at is null returning 1 as taken`,
@@ -144,6 +146,18 @@ export async function takeName(tx: Sql, domain: DomainRow, proof: Proof): Promis
   await wake(tx, 'rollout', domain.app_id);
   if (domain.certificate) await wake(tx, 'certificate', domain.certificate.id);
   return true;
+}
+
+/** Does a name lie below one that a wildcard of another account has? In the DNS a wildcard stands for any number of labels. */
+async function isBelowAnothers(tx: Sql, { host, account_id }: DomainRow): Promise<boolean> {
+  const labels = baseName(host).split('.');
+  const wildcards = labels.slice(1).map((_, index) => `*.${labels.slice(index + 1).join('.')}`);
+  const rows = await tx.query(
+    `select 1 as found from app_domain where host = any($1::text[]) and verified_at is not null
+       and account_id <> $2::uuid limit 1`,
+    [wildcards, account_id],
+  );
+  return rows.length > 0;
 }
 
 /** Gives a name up again: nothing leads here any more. */

@@ -181,6 +181,37 @@ describe('custom domains', () => {
     await eventually('the route is there', () => routeOf(`*.${name}`));
   });
 
+  it('below a wildcard of another account leading here shows nothing, a TXT record does', async () => {
+    const { id: app } = await bench.app();
+    const other = await rival();
+    const name = freshName();
+    world.addresses.set(`*.${name}`, '198.51.100.7');
+    const { body } = await add(app, `*.${name}`, { skip_certificate: true });
+    await becomes(app, body.id, { status: 'active' });
+    // The resolver says so of every name below, however deep.
+    world.addresses.set(`in.deep.${name}`, '198.51.100.7');
+    world.addresses.set(`nebo-check.deep.${name}`, '198.51.100.7');
+    for (const host of [`shop.${name}`, `in.deep.${name}`, `*.deep.${name}`]) {
+      const theirs = await add(other.app, host, { skip_certificate: true }, other.key);
+      expect(theirs.status).toBe(201);
+      const blocked = await becomes(other.app, theirs.body.id, { status: 'error' }, other.key);
+      expect(blocked.error).toContain('another account here is the owner');
+      expect(await routeOf(host)).toBeUndefined();
+      if (host !== `shop.${name}`) continue;
+      const text = /yours: ([0-9a-f]{40}) at/.exec(blocked.error!)![1]!;
+      world.texts.set(`_nebo-challenge.${host}`, [text]);
+      await becomes(other.app, theirs.body.id, { status: 'active' }, other.key);
+      expect((await routeOf(host)).app_id).toBe(other.app);
+      expect(
+        (await bench.api('DELETE', `apps/${other.app}/domains/${theirs.body.id}`, undefined, other.key))
+          .status,
+      ).toBe(204);
+    }
+    // The account's own names below its wildcard need no more than before.
+    const own = await add(app, `own.${name}`, { skip_certificate: true });
+    await becomes(app, own.body.id, { status: 'active' });
+  });
+
   it('a TXT record shows ownership before the name leads here', async () => {
     const { id: app } = await bench.app();
     const name = freshName();
