@@ -10,6 +10,8 @@ export class World {
   readonly addresses = new Map<string, string>();
   /** SERVFAIL for everything. */
   broken = false;
+  /** SERVFAIL for one type only. */
+  brokenType: string | null = null;
 
   private constructor(private readonly socket: Socket) {}
 
@@ -26,9 +28,10 @@ export class World {
       const address =
         world.addresses.get(lower) ?? world.addresses.get(`*${lower.slice(lower.indexOf('.'))}`);
       if (type === 'A' && address !== undefined) answers.push({ type, name, ttl: 1, data: address });
-      const flags = world.broken ? 2 : 0;
+      const broken = world.broken || world.brokenType === type;
+      const flags = broken ? 2 : 0;
       socket.send(
-        encode({ type: 'response', id: id!, flags, questions, answers: world.broken ? [] : answers }),
+        encode({ type: 'response', id: id!, flags, questions, answers: broken ? [] : answers }),
         peer.port,
         peer.address,
       );

@@ -4,7 +4,7 @@ import { ApiError, Peers, RUNTIME, type Runtime } from '@nebo/service-kit';
 import { Settings } from '../shared/settings.js';
 import { baseName, challengeName, challengeText, isWildcard } from './domain-name.js';
 import type { DomainRow, Proof } from './domain.rows.js';
-import { NameLookup } from './name-lookup.js';
+import { NameLookup, type SeenAddresses } from './name-lookup.js';
 
 /** What was found out about a name. */
 export interface Finding {
@@ -22,6 +22,8 @@ export interface Finding {
 
 /** Seconds of the address records that the platform makes: an address may move within minutes. */
 const ttl = 300;
+
+const foundIn = ({ four, six }: SeenAddresses): string[] => [...(four ?? []), ...(six ?? [])];
 
 /** Shows whose a name is and whether it leads here: by a zone of the account, a TXT record, or its addresses. */
 @Injectable()
@@ -53,12 +55,12 @@ export class DomainProof {
     if (zone.active) return { proof: 'zone', points: true, managed: true, unknown: false, reason: null };
     // Any label below a wildcard shows where all of them lead.
     const probe = isWildcard(domain.host) ? `nebo-check.${baseName(domain.host)}` : domain.host;
-    const [text, addresses] = await Promise.all([
+    const [text, seen] = await Promise.all([
       this.hasText(domain.account_id, domain.host),
       this.names.addresses(probe),
     ]);
-    const points =
-      addresses !== null && addresses.some((address) => this.settings.edgeAddresses.includes(address));
+    const addresses = this.whole(seen);
+    const points = foundIn(seen).some((address) => this.settings.edgeAddresses.includes(address));
     const proof = text === true ? 'txt' : points ? 'address' : null;
     return {
       proof,
@@ -67,6 +69,13 @@ export class DomainProof {
       unknown: proof === null && (text === null || addresses === null),
       reason: points ? null : [zone.reason, this.advice(domain, addresses, proof)].filter(Boolean).join('; '),
     };
+  }
+
+  /** What was found, or null when there may be more: nothing could be learned of a family that visitors come in by. */
+  private whole(seen: SeenAddresses): string[] | null {
+    const { edgeAddresses } = this.settings;
+    const lacks = edgeAddresses.some((address) => (address.includes(':') ? seen.six : seen.four) === null);
+    return lacks ? null : foundIn(seen);
   }
 
   /** Which record is to be set. */

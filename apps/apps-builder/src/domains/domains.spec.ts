@@ -30,6 +30,7 @@ describe('custom domains', () => {
   beforeEach(() => {
     dns.away = false;
     world.broken = false;
+    world.brokenType = null;
   });
   afterAll(async () => {
     await edge?.stop();
@@ -274,6 +275,35 @@ describe('custom domains', () => {
       'the old owner is told',
       async () => (await domainOf(app, body.id))?.status !== 'active',
     );
+  });
+
+  it('a resolver that knows one family of addresses only says nothing of a name that leads here by the other', async () => {
+    const { id: app } = await bench.app();
+    const other = await rival();
+    const name = freshName();
+    const theirs = await add(other.app, name, {}, other.key);
+    expect(theirs.status).toBe(201);
+    world.addresses.set(name, '198.51.100.7');
+    const { body } = await add(app, name, {}, bench.key);
+    const [owner, as] = await eventually('one of both has it', async () => {
+      if ((await domainOf(app, body.id))?.status === 'active') return [app, bench.key] as const;
+      const domain = await domainOf(other.app, theirs.body.id, other.key);
+      return domain?.status === 'active' && ([other.app, other.key] as const);
+    });
+    const id = as === bench.key ? body.id : theirs.body.id;
+    world.brokenType = 'A';
+    const looks = async () => {
+      const [row] = await bench.sql<{ fence: string }>(
+        "select fence from lifecycle where kind = 'domain' and id = $1",
+        [id],
+      );
+      return Number(row!.fence);
+    };
+    const before = await looks();
+    await eventually('it was looked at again', async () => (await looks()) > before + 1);
+    expect(await domainOf(owner, id, as)).toMatchObject({ status: 'active', error: null });
+    expect((await routeOf(name)).app_id).toBe(owner);
+    world.brokenType = null;
   });
 
   it.each([

@@ -8,6 +8,12 @@ const tryMs = 2_000;
 /** The resolver has answered, and there is nothing. */
 const nothing = new Set(['ENOTFOUND', 'ENODATA']);
 
+/** Addresses that a name leads to, by family; null: nothing could be learned of it. */
+export interface SeenAddresses {
+  four: string[] | null;
+  six: string[] | null;
+}
+
 /** Asks `NEBO_DNS_RESOLVER` (by default the system's) what the world sees of a name. */
 @Injectable()
 export class NameLookup {
@@ -25,13 +31,13 @@ export class NameLookup {
     return found?.map((parts) => parts.join('')) ?? null;
   }
 
-  /** Addresses of a name, aliases followed; null: nothing could be learned. */
-  async addresses(name: string): Promise<string[] | null> {
+  /** Addresses of a name, aliases followed. */
+  async addresses(name: string): Promise<SeenAddresses> {
     const [four, six] = await Promise.all([
       this.ask((resolver) => resolver.resolve4(name)),
       this.ask((resolver) => resolver.resolve6(name)),
     ]);
-    return four === null && six === null ? null : [...(four ?? []), ...(six ?? [])];
+    return { four, six };
   }
 
   private async ask<T>(question: (resolver: dns.Resolver) => Promise<T[]>): Promise<T[] | null> {
