@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { KeyIdentity } from '@nebo/contracts';
-import type { Sql } from '@nebo/persistence';
+import type { Database, Sql } from '@nebo/persistence';
 import { ApiError, badRequest } from './errors.js';
 import type { MasterKey } from './secrets.js';
 
@@ -109,6 +109,29 @@ export async function once<T>(
     ],
   );
   return { ...answer, repeated: false };
+}
+
+/** Thrown to look whether a request is a repeat without doing anything. */
+const notYet = new Error('not a repeat');
+
+/**
+ * The answer of the first request, if this one repeats it: asked before money is moved or others are asked for it again, since
+ * they may say something else by now.
+ * @throws ApiError as `once` does
+ */
+export async function repeatOf<T>(
+  database: Database,
+  account: string,
+  idem: IdempotentRequest | null,
+): Promise<OnceAnswer<T> | null> {
+  if (!idem) return null;
+  try {
+    const look = (tx: Sql) => once<T>(tx, idem, () => Promise.reject(notYet));
+    return await database.transaction(look, account);
+  } catch (error) {
+    if (error === notYet) return null;
+    throw error;
+  }
 }
 
 function repeat<T>(known: Row, request: IdempotentRequest): OnceAnswer<T> {

@@ -25,6 +25,7 @@ import {
   type OnceAnswer,
   pathId,
   Peers,
+  repeatOf,
 } from '@nebo/service-kit';
 import { releaseDomains } from '../domains/domain.rows.js';
 import { says, sayAct } from '../events.js';
@@ -126,6 +127,8 @@ export class AppsService {
     const project_id = pathId(projectId);
     checkName(body.name);
     checkImage(body.docker_image, body.source_type);
+    const repeat = await repeatOf<V1App>(this.database, caller.account_id, idem);
+    if (repeat) return repeat;
     const region = await this.regions.choose(body.cluster_id);
     const vpc_id = body.vpc_id == null ? null : await this.vpcs.admit(caller, body.vpc_id, region.id);
     const git = await this.sources.admit(caller, body);

@@ -10,6 +10,7 @@ import {
 } from '@nebo/contracts';
 import { say } from '@nebo/bus';
 import { wake } from '@nebo/lifecycle';
+import { Database } from '@nebo/persistence';
 import {
   conflict,
   fieldError,
@@ -18,6 +19,7 @@ import {
   once,
   type OnceAnswer,
   pathId,
+  repeatOf,
 } from '@nebo/service-kit';
 import { AppsService, checkImage } from '../apps/apps.service.js';
 import { says, sayAct } from '../events.js';
@@ -33,6 +35,7 @@ import { buildRecord, deployResult } from './build.mapper.js';
 export class BuildsService {
   constructor(
     private readonly store: Store,
+    private readonly database: Database,
     private readonly apps: AppsService,
     private readonly sources: SourcesService,
   ) {}
@@ -78,6 +81,8 @@ export class BuildsService {
     body: V1DeployRequest,
     idem: IdempotentRequest | null,
   ): Promise<OnceAnswer<V1AppDeployResult>> {
+    const repeat = await repeatOf<V1AppDeployResult>(this.database, caller.account_id, idem);
+    if (repeat) return repeat;
     const found = await this.store.as(caller.account_id, ({ db }) =>
       this.apps.find(db, caller, projectId, appId),
     );

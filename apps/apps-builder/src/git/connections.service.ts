@@ -9,6 +9,7 @@ import {
   type V1GitRepository,
 } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
+import { Database } from '@nebo/persistence';
 import {
   conflict,
   fieldError,
@@ -16,6 +17,7 @@ import {
   notFound,
   once,
   type OnceAnswer,
+  repeatOf,
   unavailable,
 } from '@nebo/service-kit';
 import { Store } from '../shared/prisma.js';
@@ -31,6 +33,7 @@ import { GitReach } from './git-reach.js';
 export class ConnectionsService {
   constructor(
     private readonly store: Store,
+    private readonly database: Database,
     private readonly hosts: GitHosts,
     private readonly reach: GitReach,
     private readonly connections: ConnectionStore,
@@ -70,6 +73,8 @@ export class ConnectionsService {
     const base = body.base_url == null ? null : baseAddress(body.base_url);
     const addresses = host.addresses(base);
     if (addresses === null) throw addressRefused(host, base);
+    const repeat = await repeatOf<V1GitConnection>(this.database, caller.account_id, idem);
+    if (repeat) return repeat;
     // What a header cannot hold is no token; nothing of it is sent anywhere.
     if (!/^[\x21-\x7e]+$/.test(body.token))
       throw fieldError('token', 'must be printable, without white space');

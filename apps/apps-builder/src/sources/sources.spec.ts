@@ -229,6 +229,38 @@ describe('apps from git repositories', () => {
     await eventually('no error', async () => (await error()) === null);
     await eventually('a webhook', async () => git.host.repository('ann/other').hooks.length === 1);
   });
+
+  it('a repeat with the same Idempotency-Key is answered as the first, whatever the host or the balance say by now', async () => {
+    const [making, deploying, connecting] = [randomUUID(), randomUUID(), randomUUID()].map((key) => ({
+      'idempotency-key': key,
+    }));
+    const body = {
+      ...{ name: `app ${randomUUID()}`, git_provider: 'gitea', git_connection_id: connection.id },
+      ...{ repo_full_name: 'ann/site', replica_count: 1 },
+    };
+    const opening = { provider: 'gitea', base_url: git.host.url, token: git.host.token };
+    const ask = (path: string, content: object, headers: Record<string, string>) =>
+      api('POST', path, content, git.bench.key, headers);
+    const all = async () => {
+      const made = await ask(`projects/${git.bench.project}/apps`, body, making!);
+      return [
+        made,
+        await ask(`apps/${made.body.id}/deploy`, {}, deploying!),
+        await ask('git/connections', opening, connecting!),
+      ].map((answer) => ({ status: answer.status, body: answer.body }));
+    };
+    const first = await all();
+    expect(first.map(({ status }) => status)).toEqual([201, 200, 201]);
+    const { available } = git.bench.billing;
+    git.host.trouble = 503;
+    git.bench.billing.available = 0n;
+    const again = await all();
+    git.host.trouble = null;
+    git.bench.billing.available = available;
+    expect(again).toEqual(first);
+    expect((await git.builds(first[0]!.body.id)).length).toBe(1);
+    await api('DELETE', `apps/${first[0]!.body.id}`);
+  });
 });
 
 it.each([

@@ -18,10 +18,10 @@ import {
   once,
   pathId,
   readBody,
+  repeatOf,
 } from '@nebo/service-kit';
 import { CatalogueService } from '../catalogue/catalogue.service.js';
 import { sayAct } from '../events.js';
-import { repeatOf } from '../shared/repeat.js';
 import { VmOrdersService } from '../vms/vm-orders.service.js';
 import { vmRecord } from '../vms/vm.mapper.js';
 import { readVm, type VmRow } from '../vms/vm.rows.js';

@@ -22,6 +22,7 @@ import {
   pathId,
   Peers,
   referenceNotFound,
+  repeatOf,
   RUNTIME,
   type Runtime,
 } from '@nebo/service-kit';
@@ -43,7 +44,6 @@ import {
   periodOf,
   sizeOf,
 } from './vm-order.checks.js';
-import { repeatOf } from '../shared/repeat.js';
 import { openSpan } from './vm-span.rows.js';
 import { readVm } from './vm.rows.js';
 

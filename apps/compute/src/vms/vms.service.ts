@@ -22,10 +22,10 @@ import {
   notFound,
   once,
   pathId,
+  repeatOf,
 } from '@nebo/service-kit';
 import { sayAct } from '../events.js';
 import { noCapacity } from '../regions/capacity.service.js';
-import { repeatOf } from '../shared/repeat.js';
 import { type Visible, visible } from '../shared/visible.js';
 import { statusOf, vmRecord } from './vm.mapper.js';
 import { isExpired } from './period.lifecycle.js';
