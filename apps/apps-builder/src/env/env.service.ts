@@ -12,6 +12,8 @@ import {
 import { wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
 import {
+  conflict,
+  fieldError,
   type IdempotentRequest,
   type MasterKey,
   notFound,
@@ -30,6 +32,11 @@ import { isAlwaysSecret, isLoginVariable } from './registry-login.js';
 
 /** What is shown of a secret (4-client-behaviours.md, 5). */
 const mask = '********';
+
+/** Most bytes of an app's variables as they are kept: each of its builds and replicas brings all of them to its region. */
+const maxBytes = 256 * 1024;
+/** Most bytes of one: Linux hands no longer text on to a program, with the sign and the end that stand beside (`execve`). */
+const maxText = 128 * 1024 - 2;
 
 /** A sealed variable inside a build or revision, as the database keeps it. */
 export interface SealedEntry {
@@ -93,7 +100,7 @@ export class EnvService {
 
   /**
    * Creates a variable, or sets the one of that name in place; running replicas restart.
-   * @throws ApiError 404
+   * @throws ApiError 404, 409 `env_limit`, 422 for a value that no program could be given
    */
   async set(
     caller: KeyIdentity,
@@ -103,6 +110,8 @@ export class EnvService {
     idem: IdempotentRequest | null,
   ): Promise<OnceAnswer<V1EnvVar>> {
     const { masterKey } = this.runtime;
+    if (Buffer.byteLength(body.name) + Buffer.byteLength(body.value) > maxText)
+      throw fieldError('value', `name and value must have at most ${maxText} bytes together`);
     return this.store.as(caller.account_id, ({ db, sql }) =>
       once(sql, idem, async () => {
         const app = await this.apps.find(db, caller, projectId, appId);
@@ -110,6 +119,7 @@ export class EnvService {
         const sealed = new Uint8Array(
           masterKey.seal(body.value, sealContext(app.account_id, app.id, body.name)),
         );
+        await requireRoom(sql, app, body.name, sealed.length);
         const row = await db.envVar.upsert({
           where: { app_id_name: { app_id: app.id, name: body.name } },
           create: {
@@ -161,4 +171,18 @@ export class EnvService {
       : this.runtime.masterKey.open(row.sealed, sealContext(row.account_id, row.app_id, name));
     return { id, name, value, is_secret, created_at: row.created_at.toISOString() };
   }
+}
+
+/** Settings of one app take turns, or two at once would both see room. What does not grow is never refused. @throws ApiError 409 */
+async function requireRoom(sql: Sql, app: App, name: string, sealedBytes: number): Promise<void> {
+  await sql.query('select id::text from app where id = $1::uuid for no key update', [app.id]);
+  const [kept] = await sql.query<{ others: number; before: number }>(
+    `select coalesce(sum(bytes) filter (where name <> $2), 0)::int as others,
+       coalesce(sum(bytes) filter (where name = $2), 0)::int as before
+     from (select name, octet_length(name) + octet_length(sealed) as bytes from env_var where app_id = $1::uuid) v`,
+    [app.id, name],
+  );
+  const bytes = Buffer.byteLength(name) + sealedBytes;
+  if (bytes > kept!.before && kept!.others + bytes > maxBytes)
+    throw conflict('env_limit', `the variables of an app have at most ${maxBytes / 1024} KiB in all`);
 }

@@ -96,6 +96,26 @@ describe('environment variables', () => {
     expect((await list(app.id)).total).toBe(1);
   });
 
+  it('has room for 256 KiB in all, also for many at once, and for what a program can be given', async () => {
+    const app = await bench.app();
+    // Letters of three bytes: few characters, and more than Linux would hand on.
+    expect((await set(app.id, 'LONG', '€'.repeat(60_000))).status).toBe(422);
+    const big = 'x'.repeat(60_000);
+    const answers = await Promise.all(Array.from({ length: 8 }, (_, at) => set(app.id, `BIG_${at}`, big)));
+    const made = answers.filter(({ status }) => status === 201);
+    expect(made).toHaveLength(4);
+    for (const refused of answers.filter(({ status }) => status !== 201))
+      expect(refused).toMatchObject({ status: 409, body: { error: { code: 'env_limit' } } });
+    expect((await list(app.id)).total).toBe(4);
+    // What is there may be set anew and made smaller, and room comes back with a deletion.
+    const { id, name } = made[0]!.body;
+    expect((await set(app.id, name, 'y'.repeat(60_000))).status).toBe(201);
+    expect((await set(app.id, name, 'y'.repeat(65_000))).status).toBe(201);
+    expect((await set(app.id, 'OTHER', big)).status).toBe(409);
+    expect((await bench.api('DELETE', `apps/${app.id}/env/${id}`)).status).toBe(204);
+    expect((await set(app.id, 'OTHER', big)).status).toBe(201);
+  });
+
   it('repeats its answer for one Idempotency-Key', async () => {
     const app = await bench.app();
     const headers = { 'idempotency-key': randomUUID() };
