@@ -164,6 +164,26 @@ for (const [kind, missing] of kinds)
           /^build: line 2 of the Dockerfile: ADD of an address/,
         ],
         [
+          'an address in escapes of JSON',
+          'FROM base:1\nADD ["\\u0068ttp\\u003a\\u002f/127.0.0.1/x", "/x"]\n',
+          /^build: line 2 of the Dockerfile: ADD of an address/,
+        ],
+        [
+          'an ADD behind white space of other kinds',
+          'FROM base:1\n\u0085ADD http://127.0.0.1/x /x\n',
+          /^build: line 2 of the Dockerfile: ADD of an address/,
+        ],
+        [
+          'a cache of all builds, its flag in quotes',
+          'FROM base:1\nRUN --mo"unt"=type=cache,target=/c ls /c\n',
+          /^build: line 2 of the Dockerfile: RUN --mount=type=cache,target=\/c is not done here/,
+        ],
+        [
+          'an image behind white space of other kinds',
+          'FROM base:1\n\u0085FROM 127.0.0.1:5000/x\n',
+          /^build: Images of the registry 127\.0\.0\.1:5000 are not pulled/,
+        ],
+        [
           'a private registry',
           'FROM 127.0.0.1:5000/x\n',
           /^build: Images of the registry 127\.0\.0\.1:5000 are not pulled/,

@@ -58,8 +58,38 @@ describe('a Dockerfile', () => {
     // Whoever takes ` for the end of a continued line sees another file.
     '# escape=\\\nRUN x `\nADD http://10.0.0.1/x /x',
     'RUN x `\nADD http://10.0.0.1/x /x',
+    // What engines, written in Go, take for white space, and what they take out of words.
+    '\u0085ADD http://10.0.0.1/x /x',
+    'ADD \u0085http://10.0.0.1/x /x',
+    'ADD \ufffdhttp://10.0.0.1/x /x',
+    'ADD ["\\u0068ttp\\u003a\\u002f/10.0.0.1/x", "/x"]',
+    'RUN --net"work"=host id',
+    "RUN --'mount'=type=cache,target=/x id",
+    'RUN --mo\\unt=type=bind,target=/x id',
+    'RUN \ufffd--network=host id',
+    'RUN --network=none\u00c5--network=host id',
+    'RUN --network host id',
+    // Newer engines do not take an escaped one for the end of a continued line, none takes one before such a space.
+    'RUN echo \\\\\nADD \\\n http://10.0.0.1/x /x',
+    'RUN echo \\\u00a0\nADD \\\n http://10.0.0.1/x /x',
+    "RUN <<'a\\'\na\\\nADD \\\n http://10.0.0.1/x /x",
+    'COPY --from base:1 /a /b',
+    'FROM --platform linux/amd64 base:1',
   ])('what the engine would do outside of the build is refused: %s', (line) => {
     expect(() => read(`FROM scratch\n${line}\n`)).toThrow(BuildFailure);
+  });
+
+  it.each([
+    ['FROM base:1\nRUN echo \\\\\nFROM dir:/etc'],
+    ['FROM base:1\nRUN echo \\\u00a0\nFROM dir:/etc'],
+    ['FROM base:1\nRUN echo \\\n\ufeff\nFROM dir:/etc'],
+    ['FROM base:1\n\u0085FROM dir:/etc'],
+    ['# syntax=x\n# escape=`\nFROM base:1\nRUN echo \\\nFROM dir:/etc'],
+    ['\ufeff# escape=`\nFROM base:1\nRUN echo \\\nFROM dir:/etc'],
+    ['FROM base:1\nCOPY --fr"om"=dir:/etc /a /b'],
+    ['FROM base:1\nCOPY --chown=1 --\\from=dir:/etc /a /b'],
+  ])('an image does not hide from being looked at: %j', (text) => {
+    expect(read(text).images).toEqual(['base:1', 'dir:/etc']);
   });
 
   it('what stays inside is fine', () => {
@@ -71,11 +101,27 @@ describe('a Dockerfile', () => {
       'COPY http /x',
       'ENTRYPOINT ["ADD", "http://x", "y"]',
       'CMD echo ADD http://x y',
+      'RUN npm \\\n  run --if-present build',
+      'RUN git remote \\\n  add origin https://example.com/x',
+      'RUN cat <<< "a\\nb" && printf "a\\\\" \\\n  && echo',
+      'COPY --link --chown=1:1 a b',
     ];
     expect(read(`FROM scratch\n${fine.join('\n')}\n`).images).toEqual([]);
     expect(() => checkTriggers('a', ['COPY . .', 'RUN make'])).not.toThrow();
     expect(() => checkTriggers('a', ['ADD http://x/y /z'])).toThrow(/^ONBUILD of the image a/);
+    expect(() => checkTriggers('a', ['ENV A=1\nADD http://x/y /z'])).toThrow(/^ONBUILD of the image a/);
   });
+});
+
+it('a Dockerfile that is meant to takes no longer', () => {
+  const began = performance.now();
+  for (const part of ['\n', ' ', '#', '\\ ', '<<a ', '${a', '--a ', 'RUN \\\n'])
+    try {
+      read(`FROM scratch\nRUN a ${part.repeat(1_000_000 / part.length)}b\n`);
+    } catch (error) {
+      expect(error).toBeInstanceOf(BuildFailure);
+    }
+  expect(performance.now() - began).toBeLessThan(10_000);
 });
 
 describe('a .dockerignore', () => {
