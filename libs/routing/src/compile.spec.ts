@@ -107,6 +107,39 @@ describe('what is not about routing', () => {
 });
 
 describe('a routing file that is made to hold up whoever builds it', () => {
+  it.each(['['.repeat(200_000), `{"x":${'['.repeat(100_000)}${']'.repeat(100_000)}}`])(
+    'says that it is nested too deeply',
+    (text) => {
+      expect(faults(text)).toEqual(['1: is nested too deeply']);
+    },
+  );
+
+  it('has no patterns whose repetitions fill the memory of every edge, one by one or together', () => {
+    const of = (count: number, repeat: number) =>
+      faults(
+        JSON.stringify({
+          redirects: Array.from({ length: count }, (_, index) => ({
+            source: `/:a(${'[^/a]{1000}'.repeat(repeat)}${index})`,
+            destination: '/x',
+          })),
+        }),
+      );
+    expect(of(1, 19)).toEqual([]);
+    expect(of(1, 21)[0]).toMatch(/^1: .* is too large with its repetitions written out/);
+    expect(of(15, 19)).toEqual([]);
+    expect(of(17, 19)).toHaveLength(2);
+  });
+
+  it('may have thousands of usual patterns', () => {
+    const host = [{ type: 'host', value: '(?:www\\.)?[a-z]{2,10}\\.example\\.com' }];
+    const redirects = Array.from({ length: 2_000 }, (_, index) => ({
+      source: `/${index}/:year(\\d{4})-:month(\\d{2})-:slug.html`,
+      destination: '/:year/:slug',
+      has: host,
+    }));
+    expect(faults(JSON.stringify({ redirects }))).toEqual([]);
+  }, 30_000);
+
   it('is refused after a while, whatever its patterns are', () => {
     const redirects = Array.from({ length: 2_000 }, (_, index) => ({
       source: `/${index}/((?!x)(?:a|b|ab)*c)`,

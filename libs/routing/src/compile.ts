@@ -30,8 +30,14 @@ export function compileRouting(
 ): { routing: CompiledRouting; warnings: Problem[] } {
   const file = new RoutingFile(name, text);
   const routing: CompiledRouting = { format: 1, redirects: [], headers: [], rewrites: [], cors: [] };
-  const root = file.root();
-  if (root) readRoot(root, routing, name === 'nebo.json');
+  try {
+    const root = file.root();
+    if (root) readRoot(root, routing, name === 'nebo.json');
+  } catch (error) {
+    // What is left of the stack says nothing of the file but this.
+    if (!(error instanceof RangeError)) throw error;
+    file.fault(1, 'is nested too deeply');
+  }
   if (file.faults.length > 0) throw new RoutingFileError(file.faults);
   return { routing, warnings: file.warnings };
 }

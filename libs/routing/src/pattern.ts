@@ -13,10 +13,16 @@ export interface SourcePattern {
   names: (string | null)[];
 }
 
-/** What is left for checking the patterns of a file, milliseconds: whoever builds it has others to build for. */
+/** What is left for the patterns of a file. */
 export interface CheckTime {
+  /** For checking them, milliseconds: whoever builds it has others to build for. */
   leftMs: number;
+  /** Steps of all of them together: each costs some hundred bytes at every edge, and time there before the first request. */
+  leftSteps: number;
 }
+
+/** Steps of one pattern at most; beyond, it could not be tried at paths of a usual length either (`matcher.ts`). */
+const mostSteps = 20_000;
 
 /** So long may a pattern be, characters. */
 export const longestPattern = 4_096;
@@ -91,22 +97,28 @@ function safePattern(regex: string, time: CheckTime): Pick<CompiledPattern, 'reg
     throw new Error(`"${regex}" is not looked at: the patterns of this file take too long to check`);
   const begun = performance.now();
   try {
-    return engineFor(regex);
+    return engineFor(regex, time);
   } finally {
     time.leftMs -= performance.now() - begun;
   }
 }
 
-function engineFor(regex: string): Pick<CompiledPattern, 'regex' | 'engine'> {
+function engineFor(regex: string, time: CheckTime): Pick<CompiledPattern, 'regex' | 'engine'> {
+  let steps: number;
   try {
-    RE2JS.compile(regex);
-    return { regex, engine: 'linear' };
+    steps = RE2JS.compile(regex).programSize();
   } catch {
     if (isSafe(regex)) return { regex, engine: 'native' };
     throw new Error(
       `"${regex}" could be made to run for very long by a visitor, and its look-around cannot be matched otherwise; write it without`,
     );
   }
+  time.leftSteps -= steps;
+  if (steps > mostSteps || time.leftSteps < 0)
+    throw new Error(
+      `"${regex}" is too large with its repetitions written out (${steps} steps; one may have ${mostSteps}, and all of a file have their end too)`,
+    );
+  return { regex, engine: 'linear' };
 }
 
 function isSafe(regex: string): boolean {

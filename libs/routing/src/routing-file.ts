@@ -4,6 +4,8 @@ import type { Problem } from './problem.js';
 
 /** How long all patterns of a file together may be checked, milliseconds; thousands of usual ones take a quarter of it. */
 const longestCheckMs = 10_000;
+/** Steps of all patterns of a file: thousands of usual ones, some tens of megabytes. */
+const mostSteps = 300_000;
 
 /** A value of a routing file with the line where it stands. */
 export class Entry {
@@ -53,7 +55,7 @@ export class Entry {
 export class RoutingFile {
   readonly faults: Problem[] = [];
   readonly warnings: Problem[] = [];
-  readonly checking: CheckTime = { leftMs: longestCheckMs };
+  readonly checking: CheckTime = { leftMs: longestCheckMs, leftSteps: mostSteps };
   private readonly starts: number[];
 
   constructor(
