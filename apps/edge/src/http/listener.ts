@@ -111,12 +111,18 @@ function httpOptions({ headersTimeoutMs, keepAliveMs }: ListenerOptions): http.S
   };
 }
 
+/** Requests at a time on one connection of HTTP/1.1, as many as on one of HTTP/2: each may have a connection to an app. */
+const MAX_REQUESTS = 128;
+/** Requests that may follow the last one that is answered; they are not carried out, but Node keeps them. */
+const MAX_PASSED_OVER = 1_000;
+
 /** What is under way on one connection of HTTP/1.1. */
 interface Conversation {
   connection: Connection;
   answers: ServerResponse[];
   /** An answer has said that nothing follows it. */
   isEnded: boolean;
+  passedOver: number;
 }
 
 function serveHttp1(
@@ -132,7 +138,7 @@ function serveHttp1(
   // On the socket itself: twice a request, a map of weak keys is looked through more slowly, and by the garbage collector, too.
   const key = Symbol('conversation');
   const conversationOf = (socket: Duplex & { [key]?: Conversation }): Conversation =>
-    (socket[key] ??= { connection: connectionOf(socket), answers: [], isEnded: false });
+    (socket[key] ??= { connection: connectionOf(socket), answers: [], isEnded: false, passedOver: 0 });
   // Node parses all requests that have arrived, also those behind one whose answer says `Connection: close`. They must not
   // be carried out: after a refusal they may be what was smuggled.
   const isEnded = ({ isEnded: ended, answers }: Conversation): boolean => ended || answers.some(saysClose);
@@ -144,8 +150,16 @@ function serveHttp1(
 
   server.on('request', (req: IncomingMessage, res: ServerResponse) => {
     const one = conversationOf(req.socket);
-    if (isEnded(one)) return;
+    if (isEnded(one)) {
+      if (++one.passedOver > MAX_PASSED_OVER) req.socket.destroy();
+      return;
+    }
     one.answers.push(res);
+    if (one.answers.length >= MAX_REQUESTS) {
+      // Whoever sends requests ahead has to send those behind a closed answer again (RFC 9112 section 9.3.2).
+      one.isEnded = true;
+      res.shouldKeepAlive = false;
+    }
     handler.handle(req, res, one.connection, settled);
   });
   // `Expect: 100-continue` is answered by Node; anything else is refused by the RFC, here with a body.
