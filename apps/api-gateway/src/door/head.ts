@@ -71,10 +71,13 @@ export function guard(
     if (request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0')) {
       // Emitted only while the request is incomplete.
       request.setTimeout(stallMs, () => {
+        // Answered before its body was there: what is left of it is nobody's any more.
+        if (response.writableFinished) return void socket.destroy();
         refuse(request, response, new ApiError(408, 'request_timeout', 'the body stopped arriving'));
         response.once('finish', () => socket.destroySoon());
       });
-      request.once('end', () => request.setTimeout(0));
+      // Behind the answer the socket's time is that of an idle connection, which is to stay.
+      request.once('end', () => response.writableFinished || request.setTimeout(0));
     }
     handle(request, response);
   });
