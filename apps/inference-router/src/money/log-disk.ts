@@ -6,7 +6,7 @@ import { join } from 'node:path';
 export interface LogFile {
   /** Puts all of it at this place so that it survives a power cut, or throws. */
   write(bytes: Buffer, at: number): Promise<void>;
-  /** Cuts the file off. */
+  /** Cuts the file off, so that it stays so after a power cut. */
   truncate(size: number): Promise<void>;
   close(): Promise<void>;
 }
@@ -92,8 +92,10 @@ class FolderFile implements LogFile {
     });
   }
 
-  truncate(size: number): Promise<void> {
-    return this.handle.truncate(size);
+  async truncate(size: number): Promise<void> {
+    await this.handle.truncate(size);
+    // The file writes through, its size does not: a power cut must not bring back what somebody was told is free.
+    await this.handle.datasync();
   }
 
   close(): Promise<void> {

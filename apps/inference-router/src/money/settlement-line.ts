@@ -16,7 +16,7 @@ const sumOf = (text: string): string => crc32(text).toString(16).padStart(8, '0'
 /** What a segment holds after a crash. */
 export interface ReadSegment {
   settlements: SliceSettlement[];
-  /** Numbers of lines (from 1) that are damaged although a later write follows: not the trace of a crash. */
+  /** Numbers of lines (from 1) whose damage is not the trace of a crash. */
   corrupt: number[];
   /** Bytes of a last write that did not get to the disk whole; nobody was answered on the strength of it. */
   torn: number;
@@ -29,7 +29,7 @@ export interface ReadSegment {
 export function readSegment(file: Buffer): ReadSegment {
   const bytes = file.subarray(0, usedOf(file));
   const settlements: SliceSettlement[] = [];
-  const bad: { line: number; at: number; size: number }[] = [];
+  const bad: { line: number; at: number; size: number; isHole: boolean }[] = [];
   let lastWrite = 0;
   let line = 0;
   for (let at = 0; at < bytes.length;) {
@@ -40,14 +40,18 @@ export function readSegment(file: Buffer): ReadSegment {
     if (found) {
       settlements.push(found.settlement);
       lastWrite = found.write ?? at;
-    } else bad.push({ line, at, size: next - at });
+    } else {
+      // What did not get to the disk is still room, or is not there; bytes that are wrong were there once.
+      const isHole = end < 0 || bytes.subarray(at, end).includes(0);
+      bad.push({ line, at, size: next - at, isHole });
+    }
     at = next;
   }
-  const torn = bad.filter(({ at }) => at >= lastWrite);
+  const isTorn = ({ at, isHole }: (typeof bad)[number]) => isHole && at >= lastWrite;
   return {
     settlements,
-    corrupt: bad.filter(({ at }) => at < lastWrite).map((one) => one.line),
-    torn: torn.reduce((sum, { size }) => sum + size, 0),
+    corrupt: bad.filter((one) => !isTorn(one)).map((one) => one.line),
+    torn: bad.filter(isTorn).reduce((sum, { size }) => sum + size, 0),
   };
 }
 

@@ -202,6 +202,18 @@ describe('the settlement log', () => {
     expect(loud).toMatchObject([{ level: 50, segment: name, lines: [1] }]);
   });
 
+  it('a line of the last write that is there and wrong is damage too', async () => {
+    const log = open();
+    const { name } = await log.append(settlement('first'));
+    await Promise.all(ids.map((id) => log.append(settlement(id))));
+    const file = join(folder, name);
+    const bytes = readFileSync(file);
+    bytes[bytes.indexOf('12345678901', bytes.indexOf('op-4'))] = '9'.charCodeAt(0);
+    writeFileSync(file, bytes);
+    expect(await replayed()).toEqual(['first', ...ids.slice(0, 4)]);
+    expect(loud).toMatchObject([{ level: 50, segment: name, lines: [6] }]);
+  });
+
   it('a full disk refuses only what it cannot take, and leaves no half line', async () => {
     const disk = new FailingDisk(new FolderDisk(folder));
     const log = open(undefined, disk);
