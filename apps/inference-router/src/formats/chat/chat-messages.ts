@@ -1,6 +1,7 @@
 import { type ApiError, badRequest } from '@nebo/service-kit';
 import type { CatalogueModel } from '../../catalogue/model.js';
 import type { OrderMessage, OrderPart, ToolCall } from '../../completions/order.js';
+import { callArguments } from '../call-arguments.js';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -104,8 +105,6 @@ function readCalls(value: unknown, at: string): ToolCall[] {
     const { name, arguments: args } = (typeof told === 'object' && told !== null ? told : {}) as Json;
     if (typeof id !== 'string' || typeof name !== 'string')
       throw invalid(`${at}.tool_calls.${index}: needs an id and a function with a name`);
-    // Calls without arguments come back empty; vendors want JSON there.
-    const text = typeof args === 'string' ? args || '{}' : JSON.stringify(args ?? {});
-    return { id, type: 'function', function: { name, arguments: text } };
+    return { id, type: 'function', function: { name, arguments: callArguments(args) } };
   });
 }

@@ -1,4 +1,5 @@
-import { rawField, ToolInput } from './tool-input.js';
+import { rawField } from '../call-arguments.js';
+import { ToolInput } from './tool-input.js';
 
 /** What a stream tells of arguments that come in pieces of a size, and what a plain answer has. */
 function tell(raw: string, size: number) {

@@ -1,5 +1,4 @@
-/** Field that holds what a model wrote instead of an object of arguments. */
-export const rawField = 'raw_arguments';
+import { rawField } from '../call-arguments.js';
 
 /** Arguments that are longer are told as they come: nobody wants to wait for a whole file. */
 const liveFrom = 256;

@@ -1,6 +1,7 @@
 import { type ApiError, badRequest } from '@nebo/service-kit';
 import type { CatalogueModel } from '../../catalogue/model.js';
 import type { OrderMessage, OrderPart, ToolCall } from '../../completions/order.js';
+import { callArguments } from '../call-arguments.js';
 import { flatName } from './responses-tools.js';
 import { readParts } from './responses-parts.js';
 
@@ -165,12 +166,10 @@ function readCall(item: Json, at: string): ToolCall {
   return { id, type: 'function', function: { name: flat, arguments: argumentsOf(item) } };
 }
 
-function argumentsOf(item: Json): string {
-  if (item['type'] === 'custom_tool_call') return JSON.stringify({ input: textOf(item['input']) });
-  const { arguments: args } = item;
-  // Calls without arguments come back empty; vendors want JSON there.
-  return typeof args === 'string' ? args || '{}' : JSON.stringify(args ?? {});
-}
+const argumentsOf = (item: Json): string =>
+  item['type'] === 'custom_tool_call'
+    ? JSON.stringify({ input: textOf(item['input']) })
+    : callArguments(item['arguments']);
 
 function readOutput(output: unknown, at: string, { model }: InputContext): string | readonly OrderPart[] {
   return Array.isArray(output) ? readParts(output, `${at}.output`, model) : textOf(output);
