@@ -41,7 +41,21 @@ interface Entry {
   build_id?: string | null;
 }
 
-/** A host without ids of deliveries repeats one within so long, milliseconds; later an equal body is another push. */
+/** What makes a delivery the same as another one. */
+interface Sameness {
+  dedupe: string;
+  /** The host has given it an id; else it may be told apart from a push of before by nothing. */
+  named: boolean;
+}
+
+/** A line of the log after an entry: of a repeat, the one that was there. */
+interface Line {
+  /** 0: it is new. */
+  repeats: number;
+  build_id: string | null;
+}
+
+/** Equal bodies of a host without ids of deliveries share a line within so long, milliseconds, while nothing came of the first. */
 const repeatMs = 10_000;
 
 /** What git hosts say of repositories: believed once signed, logged with what became of it. */
@@ -132,10 +146,10 @@ export class DeliveriesService {
     bytes: Buffer,
   ): Promise<DeliveryAnswer> {
     const id = host.deliveryId(headers);
-    const dedupe =
-      id === null
-        ? `body:${createHash('sha256').update(bytes).digest('hex')}:${Math.floor(Date.now() / repeatMs)}`
-        : `id:${id.slice(0, 200)}`;
+    const named = id !== null;
+    const dedupe = named
+      ? `id:${id.slice(0, 200)}`
+      : `body:${createHash('sha256').update(bytes).digest('hex')}:${Math.floor(Date.now() / repeatMs)}`;
     let content: DeliveryContent;
     try {
       content = host.read(headers, parse(type, bytes));
@@ -146,14 +160,14 @@ export class DeliveriesService {
       );
       throw badRequest('bad_request', verdict.reason);
     }
-    return this.database.transaction((tx) => this.tell(tx, connection, dedupe, content));
+    return this.database.transaction((tx) => this.tell(tx, connection, { dedupe, named }, content));
   }
 
   /** Tells every app that is built from the repository; the answer is the best of what becomes of it. */
   private async tell(
     tx: Sql,
     connection: ConnectionRow,
-    dedupe: string,
+    { dedupe, named }: Sameness,
     content: DeliveryContent,
   ): Promise<DeliveryAnswer> {
     const event = content.kind === 'other' ? content.event : content.kind;
@@ -181,17 +195,16 @@ export class DeliveriesService {
         ? { outcome: 'ignored', reason: `${push!.commit!.slice(0, 12)} of ${app.branch} is built already` }
         : judged;
       const build_id = replayed ? app.build_id : null;
-      const fresh = await this.log(tx, connection, {
-        app_id: app.id,
-        dedupe,
-        event,
-        push,
-        verdict,
-        build_id,
-      });
-      const become: Verdict = fresh
-        ? verdict
-        : { outcome: 'ignored', reason: 'this delivery has come before' };
+      const entry = { app_id: app.id, dedupe, event, push, verdict, build_id };
+      const line = await this.log(tx, connection, entry);
+      // Without an id it may be another push all the same: the head of the branch tells, and then it has a line of its own.
+      const again = line.repeats > 0 && !named && verdict.outcome === 'accepted';
+      if (again && line.build_id !== null)
+        await this.log(tx, connection, { ...entry, dedupe: `${dedupe}:${line.repeats}` });
+      const become: Verdict =
+        line.repeats === 0 || again
+          ? verdict
+          : { outcome: 'ignored', reason: 'this delivery has come before' };
       if (become.outcome === 'accepted') await this.due(tx, app.id);
       if (best === null || become.outcome === 'accepted') best = become;
     }
@@ -206,17 +219,15 @@ export class DeliveriesService {
     if (!(await wake(tx, 'push', appId))) await start(tx, 'push', appId, 'due');
   }
 
-  /**
-   * A line of the log; one that came before counts as a repeat of it.
-   * @returns whether it is new
-   */
-  private async log(tx: Sql, connection: ConnectionRow, entry: Entry): Promise<boolean> {
+  /** Writes a line of the log; one that came before counts as a repeat of it. */
+  private async log(tx: Sql, connection: ConnectionRow, entry: Entry): Promise<Line> {
     const { app_id, dedupe, event, push, verdict } = entry;
-    const [row] = await tx.query<{ repeats: number }>(
+    const [row] = await tx.query<Line>(
       `insert into delivery (id, account_id, connection_id, app_id, dedupe, event, branch, commit_sha, outcome, reason,
          build_id)
        values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5, $6, $7, $8, $9, $10, $11::uuid)
-       on conflict (connection_id, dedupe, app_id) do update set repeats = delivery.repeats + 1 returning repeats`,
+       on conflict (connection_id, dedupe, app_id) do update set repeats = delivery.repeats + 1
+       returning repeats, build_id`,
       [
         randomUUID(),
         connection.account_id,
@@ -231,7 +242,7 @@ export class DeliveriesService {
         entry.build_id ?? null,
       ],
     );
-    return row!.repeats === 0;
+    return row!;
   }
 
   /** Writes down a refusal without a word of its content; equal ones of a minute are one line, however many come. */

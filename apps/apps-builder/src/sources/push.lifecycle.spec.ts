@@ -6,6 +6,8 @@ import { PushLifecycle } from './push.lifecycle.js';
 
 type Due = PushLifecycle['due'];
 
+afterAll(async () => (await sharedPostgres()).stop());
+
 describe('pushes that come in between', () => {
   let git: GitBench;
   let connection: V1GitConnection;
@@ -20,10 +22,7 @@ describe('pushes that come in between', () => {
   afterEach(() => {
     delete (lifecycle as { due?: Due }).due;
   });
-  afterAll(async () => {
-    await git?.close();
-    await (await sharedPostgres()).stop();
-  });
+  afterAll(() => git?.close());
 
   const push = (repo: string) => git.host.push(repo, { files: { 'index.html': `${(pushes += 1)}` } });
   const hooked = async (repo: string) => {
@@ -98,4 +97,41 @@ describe('pushes that come in between', () => {
       return body.source_error === null;
     });
   });
+});
+
+describe('pushes of a host without ids of deliveries, whose bodies are equal', () => {
+  let git: GitBench;
+  beforeAll(async () => {
+    git = await GitBench.start({ dialect: 'gitflic' });
+  });
+  afterAll(() => git?.close());
+
+  it('the second one within seconds is built too; one that brings nothing new is not', async () => {
+    await git.host.createRepository('ann/site');
+    await git.host.push('ann/site', { files: { 'index.html': '0' } });
+    const connection = await git.connect();
+    const { id: app } = await git.app(connection, 'ann/site');
+    await eventually('a webhook', async () => git.host.repository('ann/site').hooks.length === 1);
+    const newest = (sha: string) =>
+      eventually(`${sha} is built`, async () => {
+        await git.bench.sql('update app set push_built_at = null where id = $1', [app]);
+        await git.bench.sql("update lifecycle set run_at = now() where kind = 'push' and ended_at is null");
+        return (await git.builds(app))[0]?.commit_sha === sha;
+      });
+    const shas: string[] = [];
+    for (const text of ['1', '2', '3']) {
+      shas.push(await git.host.push('ann/site', { files: { 'index.html': text } }));
+      await newest(shas.at(-1)!);
+    }
+    const { body, headers } = git.host.deliveries.at(-1)!;
+    await git.deliver(connection.id, Buffer.from(body), headers);
+    await eventually('nothing new came of it', async () => {
+      await git.bench.sql("update lifecycle set run_at = now() where kind = 'push' and ended_at is null");
+      return (await git.deliveries(app))[0]!.reason.endsWith('is the head of main, and is built already');
+    });
+    const builds = await git.builds(app);
+    expect(builds.map(({ commit_sha }) => commit_sha)).toEqual([...shas].reverse());
+    const lines = (await git.deliveries(app)).filter(({ outcome }) => outcome === 'accepted');
+    expect(lines.map(({ build_id }) => build_id)).toEqual(builds.map(({ id }) => id));
+  }, 40_000);
 });
