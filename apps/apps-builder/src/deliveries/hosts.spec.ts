@@ -42,6 +42,15 @@ describe.each<GitDialect>(['github', 'gitlab', 'gitea', 'gitflic'])('%s', (diale
     expect(ignored.length).toBeGreaterThanOrEqual(2);
     expect(new Set(ignored.map(({ outcome }) => outcome))).toEqual(new Set(['ignored']));
     expect(log.at(-1)).toMatchObject({ outcome: 'accepted', build_id: build.id, commit_sha: sha });
+    // Some hosts say a message with the push, of others it is read with the commit.
+    await git.host.push('ann/site', { files: { 'index.html': '3' }, message: 'Three [skip ci]' });
+    await git.bench.sql('update app set push_built_at = null where id = $1', [app.id]);
+    await git.bench.sql("update lifecycle set run_at = now() where kind = 'push' and ended_at is null");
+    await eventually('it is skipped', async () => {
+      const [{ outcome, reason } = { outcome: '', reason: '' }] = await git.deliveries(app.id);
+      return outcome === 'ignored' && reason === 'the message of the last commit says [skip ci]';
+    });
     expect(await git.builds(app.id)).toHaveLength(1);
+    expect((await git.bench.api('GET', `apps/${app.id}`)).body.source_error).toBeNull();
   }, 40_000);
 });

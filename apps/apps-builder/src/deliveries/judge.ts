@@ -17,6 +17,12 @@ const skipWords = /\[(skip ci|ci skip|skip cd|cd skip|no ci)\]/i;
 
 const ignored = (reason: string): Verdict => ({ outcome: 'ignored', reason });
 
+/** Why the message of a push's last commit says that nothing is to be built; null: it does not. */
+export function skipReason(message: string | null): string | null {
+  const skip = skipWords.exec(message ?? '');
+  return skip === null ? null : `the message of the last commit says ${skip[0].toLowerCase()}`;
+}
+
 /** Whether a push has to lead to a build of an app. */
 export function judge(push: Push, app: WantsPushes): Verdict {
   if (push.tag !== null) return ignored(`tag ${push.tag}: only branches are built`);
@@ -24,8 +30,8 @@ export function judge(push: Push, app: WantsPushes): Verdict {
     return ignored(`branch ${push.branch}: this app is built from ${app.branch}`);
   if (push.deleted) return ignored(`branch ${push.branch} was deleted`);
   if (!app.auto_deploy) return ignored('automatic deploys are off for this app');
-  const skip = skipWords.exec(push.message ?? '');
-  if (skip !== null) return ignored(`the message of the last commit says ${skip[0].toLowerCase()}`);
+  const skip = skipReason(push.message);
+  if (skip !== null) return ignored(skip);
   const root = cleanRoot(app.root_directory);
   if (root !== '' && push.files !== null && !push.files.some((path) => concerns(path, root)))
     return ignored(`nothing of ${root} was changed`);

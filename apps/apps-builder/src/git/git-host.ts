@@ -123,6 +123,8 @@ export interface GitHost {
   readonly oauth: OAuthDialect | null;
   /** Null: it has no apps that are installed. */
   readonly installations: InstallationDialect | null;
+  /** Whether its deliveries carry the message of the newest commit; else it is read with the commit that is built. */
+  readonly tellsMessages: boolean;
   /** Headers in which a delivery carries its signature or secret. */
   readonly signatureHeaders: readonly string[];
   /** Newest commit of a branch. @throws GitHostError `not_found` for no such repository or branch */

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Lifecycle, minutes, type Outcome, seconds, State } from '@nebo/lifecycle';
 import { Database, type Sql } from '@nebo/persistence';
 import { beginBuild, callOffQueued } from '../builds/build.rows.js';
+import { skipReason } from '../deliveries/judge.js';
 import { GitHostError } from '../git/git-host.js';
 import { GitReach, type Reached, sentenceOf } from '../git/git-reach.js';
 import { lockApp } from '../rollouts/rollout.rows.js';
@@ -69,6 +70,8 @@ export class PushLifecycle extends Lifecycle<PushedApp> {
       if (!(error instanceof GitHostError)) throw error;
       return this.notYet(app, reached, error);
     }
+    const skip = reached.host.tellsMessages ? null : skipReason(source.commit.message);
+    if (skip !== null) return this.giveUp(app, skip, null);
     return this.go('due', (tx) => this.begin(tx, app, source));
   }
 
@@ -80,10 +83,10 @@ export class PushLifecycle extends Lifecycle<PushedApp> {
     return this.wait(error.failure === 'away' ? seconds(10) : minutes(15), reason);
   }
 
-  /** The push leads to nothing; app and deliveries say why. */
-  private giveUp(app: PushedApp, reason: string): Outcome {
+  /** The push leads to nothing; deliveries say why, and the app as well if it is in trouble. */
+  private giveUp(app: PushedApp, reason: string, trouble: string | null = reason): Outcome {
     return this.go('due', async (tx) => {
-      await this.note(tx, app, reason);
+      await this.note(tx, app, trouble);
       await tx.query(
         `update delivery set outcome = 'ignored', reason = $2
          where app_id = $1::uuid and outcome = 'accepted' and build_id is null and received_at <= $3::timestamptz`,

@@ -25,6 +25,7 @@ export const gitea: GitHost = {
     pkce: true,
   },
   installations: null,
+  tellsMessages: true,
   signatureHeaders: ['x-gitea-signature'],
   addresses: (base) => (base === null ? null : { web: base, api: `${base}/api/v1` }),
   headers: (token): Record<string, string> => (token === null ? {} : { authorization: `token ${token}` }),

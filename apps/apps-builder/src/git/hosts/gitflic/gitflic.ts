@@ -78,6 +78,7 @@ export const gitflic: GitHost = {
   // What is published of its OAuth names no secret of the app and no way to renew a grant: a token is safer.
   oauth: null,
   installations: null,
+  tellsMessages: false,
   signatureHeaders: ['gitflic-webhook-secret'],
   addresses: (base) => (base === null ? hosted : { web: base, api: `${base}/rest-api` }),
   headers: (token): Record<string, string> => (token === null ? {} : { authorization: `token ${token}` }),

@@ -64,6 +64,7 @@ export const github: GitHost = {
     pkce: true,
   },
   installations,
+  tellsMessages: true,
   signatureHeaders: ['x-hub-signature-256'],
   addresses: (base) => (base === null ? hosted : { web: base, api: `${base}/api/v3` }),
   headers: (token) => ({

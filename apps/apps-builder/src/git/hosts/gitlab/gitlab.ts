@@ -56,6 +56,7 @@ export const gitlab: GitHost = {
   pageSize: 100,
   oauth: { authorizePath: '/oauth/authorize', tokenPath: '/oauth/token', scope: 'api', pkce: true },
   installations: null,
+  tellsMessages: true,
   signatureHeaders: ['x-gitlab-token', 'webhook-signature'],
   addresses: (base) => (base === null ? hosted : { web: base, api: `${base}/api/v4` }),
   headers: (token): Record<string, string> => (token === null ? {} : { authorization: `Bearer ${token}` }),

@@ -28,6 +28,7 @@ export const gitverse: GitHost = {
     pkce: true,
   },
   installations: null,
+  tellsMessages: true,
   signatureHeaders: ['x-gitverse-signature', 'x-hub-signature-256'],
   addresses: (base) => (base === null ? hosted : null),
   headers: (token) => ({
