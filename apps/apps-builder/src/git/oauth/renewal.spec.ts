@@ -3,7 +3,7 @@ import type { BuildSpec } from '@nebo/contracts';
 import { startServices, type TestProcess } from '@nebo/service-kit/testing';
 import { sharedPostgres } from '@nebo/test-kit';
 import { FakeAgent } from '../../../test/fake-agent.js';
-import { eventually, StubTarget } from '../../../test/harness.js';
+import { eventually, pause, StubTarget } from '../../../test/harness.js';
 import { OAuthBench } from '../../../test/oauth-bench.js';
 import { appsBuilder } from '../../apps-builder.module.js';
 
@@ -166,6 +166,28 @@ describe('grants of OAuth apps that run out', () => {
     await eventually('the new token', async () => (await passwords()) !== first);
     expect(oauth.host.tokens.has((await passwords())!)).toBe(true);
   });
+
+  it('a host that does not answer holds up nothing else that a region has to do', async () => {
+    const connection = await oauth.connect();
+    const app = await oauth.git.app(connection, 'ann/site');
+    await api('POST', `apps/${app.id}/deploy`);
+    await oauth.age(connection.id);
+    oauth.host.oauth.slowMs = 6_000;
+    oauth.host.oauth.trouble = 503;
+    const agent = new FakeAgent(oauth.git.bench);
+    const poll = async () => {
+      const begun = Date.now();
+      const { build } = await oauth.git.bench.appWithBuild();
+      await agent.until('the other build is wanted', ({ id }) => id === build.id);
+      return Date.now() - begun;
+    };
+    expect(await poll()).toBeLessThan(4_000);
+    // Then it says no, and is let alone for a while.
+    await pause(5_000);
+    expect(await poll()).toBeLessThan(1_000);
+    Object.assign(oauth.host.oauth, { slowMs: 0, trouble: null });
+    await api('DELETE', `apps/${app.id}`);
+  }, 30_000);
 });
 
 describe('tokens of GitHub', () => {

@@ -26,6 +26,10 @@ const waitMs = 20_000;
 const lookMs = 150;
 /** A stop has ten seconds for everything. */
 const stopMs = 5_000;
+/** A region waits at most so long for a token that is good for a while yet: it hears of the new one when that is there. */
+const patienceMs = 2_000;
+/** After a renewal for a region's sake that brought nothing the region waits for none of this connection for so long. */
+const restMs = 30_000;
 /** Longest pause between two tries to keep a new grant. */
 const keepMs = 2_000;
 
@@ -41,6 +45,8 @@ export const callbackPath = '/hooks/git/oauth/callback';
 @Injectable()
 export class TokenRenewal implements OnModuleDestroy {
   private readonly flights = new Map<string, Promise<ConnectionRow>>();
+  /** Connections whose host brought nothing, and until when no region waits for it; milliseconds since 1970. */
+  private readonly resting = new Map<string, number>();
 
   constructor(
     private readonly database: Database,
@@ -72,22 +78,36 @@ export class TokenRenewal implements OnModuleDestroy {
 
   /**
    * Renews what the builds of a region that nobody has begun would be fetched with, where it is about to run out. A failure
-   * is the build's to say.
+   * is the build's to say. All that the region has to do waits here, of every account: never for a host that does not answer.
    */
   async beforeClones(regionId: string): Promise<void> {
     const rows = await this.database.transaction((tx) =>
-      tx.query<{ id: string }>(
-        `select distinct g.id from build b join git_connection g on g.id = b.git_connection_id
+      tx.query<{ id: string; over: boolean }>(
+        `select distinct g.id, coalesce(g.token_expires_at <= now(), false) as over
+         from build b join git_connection g on g.id = b.git_connection_id
          where b.region_id = $1::uuid and b.status = 'queued' and not b.gone and b.source_sha256 is null
            and g.status = 'active' and g.deleted_at is null and g.token_renew_at <= now()`,
         [regionId],
       ),
     );
-    for (const { id } of rows) {
-      await this.renewed(id, null).catch((err: unknown) =>
-        this.runtime.log.warn({ err, connection: id }, 'the token of a queued build was not renewed'),
-      );
+    for (const [id, until] of this.resting) if (until <= Date.now()) this.resting.delete(id);
+    await Promise.all(
+      rows
+        .filter(({ id }) => !this.resting.has(id))
+        .map(({ id, over }) => {
+          const flight = this.forRegion(id);
+          return over ? flight : Promise.race([flight, sleep(patienceMs, undefined, { ref: false })]);
+        }),
+    );
+  }
+
+  private async forRegion(id: string): Promise<void> {
+    try {
+      if (!isDue(await this.renewed(id, null))) return;
+    } catch (err) {
+      this.runtime.log.warn({ err, connection: id }, 'the token of a queued build was not renewed');
     }
+    this.resting.set(id, Date.now() + restMs);
   }
 
   /** One at a time in this process; the claim sees to the others. */
