@@ -1,7 +1,7 @@
 import type { V1AppDomain } from '@nebo/contracts';
 import { wake } from '@nebo/lifecycle';
 import type { Sql } from '@nebo/persistence';
-import { baseName } from './domain-name.js';
+import { baseName, isWildcard } from './domain-name.js';
 
 /** How an owner has shown that a name is theirs, the weakest first. */
 export const proofs = ['address', 'txt', 'zone', 'platform'] as const;
@@ -100,7 +100,8 @@ export async function holdName(tx: Sql, host: string): Promise<void> {
 /**
  * Makes a domain the owner of its name, and leads the name to its app in the same transaction: the edge sees the old owner or
  * the new one. A proof that is stronger than the present owner's takes over; an equal or weaker one has the owner looked
- * at again. Where a name leads says nothing below a wildcard of another account: every name there leads here by that.
+ * at again. Where a name leads says nothing below a wildcard of another account (every name there leads here by that), nor where
+ * a wildcard leads that lies around names of another account.
  * @returns false when another one stays the owner, or the domain is deleted
  */
 export async function takeName(tx: Sql, domain: DomainRow, proof: Proof): Promise<boolean> {
@@ -120,7 +121,7 @@ export async function takeName(tx: Sql, domain: DomainRow, proof: Proof): Promis
     await wake(tx, 'domain', holder.id);
     if (wakes) return false;
   }
-  if (proof === 'address' && (await isBelowAnothers(tx, domain))) return false;
+  if (proof === 'address' && (await isAmongAnothers(tx, domain))) return false;
   const taken = await tx.query(
     `update app_domain set verified_at = coalesce(verified_at, now()), proof = $2, proven_at = now(), checks = 0
      where id = $1::uuid and deleted_at is null returning 1 as taken`,
@@ -148,14 +149,18 @@ export async function takeName(tx: Sql, domain: DomainRow, proof: Proof): Promis
   return true;
 }
 
-/** Does a name lie below one that a wildcard of another account has? In the DNS a wildcard stands for any number of labels. */
-async function isBelowAnothers(tx: Sql, { host, account_id }: DomainRow): Promise<boolean> {
-  const labels = baseName(host).split('.');
+/**
+ * Does a name lie below a wildcard of another account, or would it, as a wildcard, lie around its names? In the DNS a wildcard
+ * stands for any number of labels.
+ */
+async function isAmongAnothers(tx: Sql, { host, account_id }: DomainRow): Promise<boolean> {
+  const base = baseName(host);
+  const labels = base.split('.');
   const wildcards = labels.slice(1).map((_, index) => `*.${labels.slice(index + 1).join('.')}`);
   const rows = await tx.query(
-    `select 1 as found from app_domain where host = any($1::text[]) and verified_at is not null
-       and account_id <> $2::uuid limit 1`,
-    [wildcards, account_id],
+    `select 1 as found from app_domain where verified_at is not null and account_id <> $2::uuid
+       and (host = any($1::text[]) or ($3::boolean and (host = $4 or right(host, length($4) + 1) = '.' || $4))) limit 1`,
+    [wildcards, account_id, isWildcard(host), base],
   );
   return rows.length > 0;
 }

@@ -213,6 +213,21 @@ describe('custom domains', () => {
     await becomes(app, own.body.id, { status: 'active' });
   });
 
+  it('a wildcard that leads here around names of another account shows nothing either', async () => {
+    const { id: app } = await bench.app();
+    const other = await rival();
+    const name = freshName();
+    world.addresses.set(`*.${name}`, '198.51.100.7');
+    const { body } = await add(app, `shop.${name}`, { skip_certificate: true });
+    await becomes(app, body.id, { status: 'active' });
+    const theirs = await add(other.app, `*.${name}`, { skip_certificate: true }, other.key);
+    const blocked = await becomes(other.app, theirs.body.id, { status: 'error' }, other.key);
+    expect(blocked.error).toContain('another account here is the owner');
+    expect(await routeOf(`*.${name}`)).toBeUndefined();
+    const own = await add(app, `*.${name}`, { skip_certificate: true });
+    await becomes(app, own.body.id, { status: 'active' });
+  });
+
   it('a TXT record shows ownership before the name leads here', async () => {
     const { id: app } = await bench.app();
     const name = freshName();
