@@ -1,10 +1,14 @@
-import { connect } from 'node:net';
+import { once } from 'node:events';
+import { type AddressInfo, connect } from 'node:net';
 import { decode } from 'dns-packet';
 import { ask, dataOf, question, sendTcp } from '../../../test/ask.js';
 import { eventually, nameservers } from '../../../test/harness.js';
 import { namesOf } from '../../../test/random-zone.js';
 import { BuiltinDnsDriver } from './index.js';
 import { AnswerRate } from './rate.js';
+import { Responder } from './responder.js';
+import { createTcp } from './tcp.js';
+import { ZoneTable } from './zone-table.js';
 
 const options = { host: '127.0.0.1', port: 0, nameservers, rate: 0, onError: () => undefined };
 const head = {
@@ -73,6 +77,29 @@ describe('over the network', () => {
     });
     expect(received).toBe(count * (2 + bytes.length + 250 * 16));
   }, 60_000);
+
+  it.each([
+    ['nothing is closed', Buffer.alloc(0), true],
+    ['bytes of one query is closed', question('a.n.test'), true],
+    ['whole queries stays', question('a.n.test'), false],
+  ])('a connection that for its time brings %s', async (_name, bytes, isClosed) => {
+    const idleMs = 400;
+    const server = createTcp(new Responder(new ZoneTable({ nameservers })), idleMs).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+    socket.on('error', () => undefined).resume();
+    const whole = Buffer.concat([Buffer.from([0, bytes.length]), bytes]);
+    const pieces = isClosed ? [...whole].map((byte) => Buffer.from([byte])) : Array<Buffer>(20).fill(whole);
+    const until = performance.now() + 3 * idleMs;
+    while (!socket.closed && performance.now() < until) {
+      const piece = pieces.shift();
+      if (piece) socket.write(piece);
+      await new Promise((resolve) => setTimeout(resolve, idleMs / 4));
+    }
+    expect(socket.closed).toBe(isClosed);
+    socket.destroy();
+    server.close();
+  });
 
   it('a port that is taken is said with its setting', async () => {
     const second = new BuiltinDnsDriver({ ...options, port });

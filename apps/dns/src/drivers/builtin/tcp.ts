@@ -1,23 +1,25 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Responder } from './responder.js';
 
-/** Milliseconds without a query after which a connection is closed (RFC 7766, 6.2.3). */
-const idleMs = 10_000;
+/** Milliseconds without a whole query after which a connection is closed (RFC 7766, 6.2.3). */
+const usualIdleMs = 10_000;
 /** Most connections at once; more are closed at once, UDP goes on. */
 const maxConnections = 512;
 /** Bytes of answers that a client has not taken; it is not read from until it has. */
 const maxWaiting = 262_144;
 
 /** Queries over TCP: each behind its length, many in one connection (RFC 7766). */
-export function createTcp(responder: Responder): Server {
-  const server = createServer({ noDelay: true }, (socket) => serve(socket, responder));
+export function createTcp(responder: Responder, idleMs = usualIdleMs): Server {
+  const server = createServer({ noDelay: true }, (socket) => serve(socket, responder, idleMs));
   server.maxConnections = maxConnections;
   return server;
 }
 
-function serve(socket: Socket, responder: Responder): void {
+function serve(socket: Socket, responder: Responder, idleMs: number): void {
   let waiting = Buffer.alloc(0);
-  socket.setTimeout(idleMs, () => socket.destroy());
+  // Not the socket's own: a byte now and then would hold a place for ever.
+  const idle = setTimeout(() => socket.destroy(), idleMs);
+  socket.on('close', () => clearTimeout(idle));
   socket.on('error', () => socket.destroy());
   const work = (): void => {
     const answers: Buffer[] = [];
@@ -37,9 +39,11 @@ function serve(socket: Socket, responder: Responder): void {
     }
     if (at > 0) waiting = Buffer.from(waiting.subarray(at));
     if (answers.length === 0) return;
+    idle.refresh();
     if (!socket.write(Buffer.concat(answers))) {
       socket.pause();
       socket.once('drain', () => {
+        idle.refresh();
         socket.resume();
         work();
       });
