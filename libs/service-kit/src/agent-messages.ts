@@ -39,6 +39,17 @@ export function timeOrNull(value: unknown): string | null {
 export const sentence = (text: string): string =>
   text.replaceAll('\0', '\ufffd').slice(0, 4_000).toWellFormed();
 
+/**
+ * Facts of an agent as PostgreSQL takes them: they hold words of users' files and programs, and what cannot be stored of one
+ * must not keep the observations behind it from being taken.
+ */
+function storable(value: unknown): unknown {
+  if (typeof value === 'string') return value.replaceAll('\0', '\ufffd').toWellFormed();
+  if (Array.isArray(value)) return value.map(storable);
+  if (!isItem(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [storable(name), storable(one)]));
+}
+
 /** The list of a body. @throws ApiError 422 */
 export function itemsOf(body: unknown, field: string, most: number): unknown[] {
   const list = isItem(body) ? body[field] : undefined;
@@ -80,7 +91,7 @@ export function seenOf<K extends string>(
     reason: typeof reason === 'string' ? sentence(reason) : null,
     at: time,
   };
-  return { seen, facts: isItem(facts) ? facts : {} };
+  return { seen, facts: isItem(facts) ? (storable(facts) as Item) : {} };
 }
 
 /** Milliseconds of a long poll from its query, at most 60 s; anything else counts as none. */

@@ -32,12 +32,12 @@ export const maxLine = 200_000;
 
 /**
  * A line as it may be stored and sent: one physical line. Carriage returns inside (progress bars) and line feeds become
- * spaces, since either ends a line of an event stream; ANSI colours stay; NUL cannot be stored.
+ * spaces, since either ends a line of an event stream; ANSI colours stay; NUL and halves of surrogate pairs cannot be stored.
  */
 export function physicalLine(text: string): string {
   const one = text
     .replace(/[\r\n]+$/, '')
     .replace(/\r\n|\r|\n/g, ' ')
     .replaceAll('\0', '\ufffd');
-  return one.length > maxLine ? `${one.slice(0, maxLine)}… (cut)` : one;
+  return (one.length > maxLine ? `${one.slice(0, maxLine)}… (cut)` : one).toWellFormed();
 }
