@@ -7,7 +7,8 @@ import { VmRenewals } from './vm-renewals.service.js';
 
 /**
  * The paid time of a machine that was made: paid → renewing → paid, or → expiring → unpaid until its owner pays. It ends
- * with the machine. Billing that is away stops nobody's machine for an hour.
+ * with the machine. Billing that is away stops nobody's machine for an hour (→ late); what it had charged before is found again
+ * when it is back, and the machine runs on.
  */
 @Injectable()
 export class PeriodLifecycle extends Lifecycle<VmRow> {
@@ -28,7 +29,7 @@ export class PeriodLifecycle extends Lifecycle<VmRow> {
     return left > 0 ? this.wait(left) : this.go('renewing');
   }
 
-  @State({ deadline: hours(1), onMissed: 'expiring' })
+  @State({ deadline: hours(1), onMissed: 'late' })
   async renewing(vm: VmRow): Promise<Outcome> {
     if (vm.deleted_at) return this.end();
     if (!isExpired(vm)) return this.go('paid');
@@ -43,27 +44,46 @@ export class PeriodLifecycle extends Lifecycle<VmRow> {
     }
   }
 
+  /** The hour is over; this process may have been away for it, and not billing. */
+  @State()
+  async late(vm: VmRow): Promise<Outcome> {
+    if (vm.deleted_at) return this.end();
+    if (!isExpired(vm)) return this.go('paid');
+    const paid = await this.renewals.finish(vm).catch(() => null);
+    if (paid !== null) return this.go(paid ? 'paid' : 'expiring');
+    return this.go('unpaid', async (tx) => {
+      await tx.query('select 1 as held from vm where id = $1::uuid for update', [vm.id]);
+      await this.renewals.doubt(tx, vm);
+      await stopUnpaid(tx, vm);
+    });
+  }
+
   /** What is not paid is stopped; its disk and addresses stay. */
   @State()
   expiring(vm: VmRow): Outcome {
     if (vm.deleted_at) return this.end();
     if (!isExpired(vm)) return this.go('paid');
-    return this.go('unpaid', async (tx) => {
-      // Unless it was renewed meanwhile. The database's clock is not asked: one that is behind would let it run on for nothing.
-      await tx.query(
-        `update vm set power = 'stopped', generation = generation + 1
-         where id = $1::uuid and power = 'running' and deleted_at is null and paid_until = $2::timestamptz`,
-        [vm.id, vm.paid_until],
-      );
-      await wake(tx, 'vm', vm.id);
-    });
+    return this.go('unpaid', (tx) => stopUnpaid(tx, vm));
   }
 
   @State()
-  unpaid(vm: VmRow): Outcome {
+  async unpaid(vm: VmRow): Promise<Outcome> {
     if (vm.deleted_at) return this.end();
-    return isExpired(vm) ? this.wait() : this.go('paid');
+    if (!isExpired(vm)) return this.go('paid');
+    // Its owner may pay meanwhile: then the next look finds that.
+    return (await this.renewals.finish(vm, true)) ? this.go('paid') : this.wait();
   }
+}
+
+/** Stops the machine, unless it was renewed meanwhile. */
+async function stopUnpaid(tx: Sql, { id, paid_until }: VmRow): Promise<void> {
+  // The database's clock is not asked: one that is behind would let it run on for nothing.
+  await tx.query(
+    `update vm set power = 'stopped', generation = generation + 1
+     where id = $1::uuid and power = 'running' and deleted_at is null and paid_until = $2::timestamptz`,
+    [id, paid_until],
+  );
+  await wake(tx, 'vm', id);
 }
 
 /** The paid time of a machine that was made is over. */

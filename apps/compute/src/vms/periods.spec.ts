@@ -230,6 +230,97 @@ describe('paid periods', () => {
     },
   );
 
+  describe('billing that is away for more than an hour after a charge whose answer was lost', () => {
+    /** A machine in the middle of a renewal that is charged, or only held. */
+    const renewing = async (state: 'captured' | 'held') => {
+      const id = await active();
+      bench.billing.captureAway = true;
+      await pass(id);
+      const [renewal] = await eventually('begun', async () => {
+        const rows = await bench.sql<{ id: string }>(
+          "select id from vm_renewal where vm_id = $1 and state = 'open'",
+          [id],
+        );
+        return rows.length > 0 && bench.billing.reservations.has(rows[0]!.id) && rows;
+      });
+      const reservation = bench.billing.reservations.get(renewal!.id)!;
+      if (state === 'captured') Object.assign(reservation, { state, captured: reservation.amount });
+      return id;
+    };
+    const anHourLater = (id: string) =>
+      bench.sql(
+        `update lifecycle set entered_at = entered_at - interval '61 minutes', run_at = now(), wakes = wakes + 1
+         where id = $1 and kind = 'vm_period'`,
+        [id],
+      );
+    /** Stopped by its region, since nobody knows whether it is paid. */
+    const stopped = async (state: 'captured' | 'held') => {
+      const id = await renewing(state);
+      bench.billing.away = true;
+      await anHourLater(id);
+      await agent.observe(await agent.see(id, 2), 'stopped');
+      await bench.reach(id, 'stopped');
+      return id;
+    };
+    const isBack = () => Object.assign(bench.billing, { away: false, captureAway: false });
+
+    it('the charge is found when billing is back: it counts, and the machine runs again', async () => {
+      const id = await stopped('captured');
+      isBack();
+      await eventually('paid', async () => new Date((await read(id)).paid_until) > new Date());
+      const item = await agent.see(id, 3);
+      expect(item.spec.power).toBe('running');
+      await agent.observe(item, 'running');
+      await bench.reach(id, 'active');
+      expect(await charges(id)).toEqual([month]);
+    });
+
+    it('a machine whose owner wanted it stopped meanwhile stays so', async () => {
+      const id = await stopped('captured');
+      expect((await bench.api('POST', `vms/${id}/stop`)).status).toBe(200);
+      isBack();
+      await eventually('paid', async () => new Date((await read(id)).paid_until) > new Date());
+      expect((await read(id)).status).toBe('stopped');
+    });
+
+    it('what was only held goes back, and the machine stays stopped', async () => {
+      const id = await stopped('held');
+      isBack();
+      await eventually('given back', async () => bench.billing.held() === 0n);
+      expect(await charges(id)).toEqual([]);
+      expect(await start(id)).toMatchObject({ status: 402, body: { error: { code: 'period_expired' } } });
+    });
+
+    it('an owner who starts it with renew in that time pays the period once', async () => {
+      const id = await stopped('captured');
+      bench.billing.away = false;
+      bench.billing.captureAway = false;
+      expect((await start(id, { renew: true })).body.status).toBe('starting');
+      await agent.observe(await agent.see(id, 3), 'running');
+      await bench.reach(id, 'active');
+      expect(await charges(id)).toEqual([month]);
+    });
+
+    it('a service that was away for that hour, and finds billing there, stops nothing', async () => {
+      const id = await renewing('captured');
+      await bench.nebo.close();
+      await anHourLater(id);
+      isBack();
+      bench.nebo = await startServices({ databaseUrl: bench.databaseUrl, definitions: [compute] });
+      bench.nebo.runtime.targets.set('identity-billing', bench.billing.target);
+      bench.nebo.runtime.targets.set('networking', bench.networking.target);
+      agent = new FakeAgent(bench);
+      await eventually('renewed', async () => new Date((await read(id)).paid_until) > new Date());
+      expect((await read(id)).status).toBe('active');
+      const [{ generation }] = (await bench.sql<{ generation: number }>(
+        'select generation from vm where id = $1',
+        [id],
+      )) as [{ generation: number }];
+      expect(generation).toBe(1);
+      expect(await charges(id)).toEqual([month]);
+    });
+  });
+
   it('a machine that is deleted while it is renewed gets that money back', async () => {
     const id = await active();
     bench.billing.captureAway = true;

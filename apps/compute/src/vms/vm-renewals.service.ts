@@ -18,6 +18,14 @@ interface Quoted {
   until: number;
 }
 
+/** A renewal under way. */
+interface Open {
+  id: string;
+  until: Date;
+  /** Whether the machine ran when it was stopped in doubt of this one; null: it was not. */
+  resumes: boolean | null;
+}
+
 /**
  * Renewals of periods. At most one is under way per machine and period, kept before any money moves: whoever comes after a
  * death in the middle charges that one and never a second.
@@ -86,21 +94,39 @@ export class VmRenewals {
   /**
    * Ends a renewal that a death or a lost answer left half done, without a new one: what was charged counts, what is only held
    * goes back.
+   * @param doubted only one for which the machine was stopped (`doubt`); the machine runs again when it was charged
    * @returns whether the period is paid
    * @throws ApiError when billing is away: ask again
    */
-  async finish(vm: VmRow): Promise<boolean> {
+  async finish(vm: VmRow, doubted = false): Promise<boolean> {
     const open = await this.open(vm);
-    if (open === null) return false;
+    if (open === null || (doubted && open.resumes === null)) return false;
     try {
       await this.money.letGo({ id: open.id, account_id: vm.account_id });
     } catch (error) {
       if (!(error instanceof ApiError && error.code === 'already_captured')) throw error;
-      await this.apply(vm, open);
+      await this.apply(vm, open, doubted);
       return true;
     }
     await this.drop(open.id);
     return false;
+  }
+
+  /**
+   * Nobody knows whether the renewal under way was charged, and the machine is about to be stopped for that; its row is locked.
+   * What it was until then is kept.
+   */
+  async doubt(tx: Sql, { id, paid_until }: VmRow): Promise<void> {
+    await tx.query(
+      `update vm_renewal r set resumes = v.power = 'running' from vm v
+       where r.vm_id = $1::uuid and r.after = $2::timestamptz and r.state = 'open' and v.id = r.vm_id`,
+      [id, paid_until],
+    );
+  }
+
+  /** Its owner wants the machine stopped, whatever comes of a renewal that is in doubt. */
+  async rest(tx: Sql, vmId: string): Promise<void> {
+    await tx.query('update vm_renewal set resumes = false where vm_id = $1::uuid and resumes', [vmId]);
   }
 
   private async price(vm: VmRow, from: Date): Promise<Quote> {
@@ -123,10 +149,10 @@ export class VmRenewals {
       throw conflict('quote_outdated', 'the quote is too old or the price has changed; ask for another one');
   }
 
-  private async open(vm: VmRow): Promise<{ id: string; until: Date } | null> {
+  private async open(vm: VmRow): Promise<Open | null> {
     const [row] = await this.database.transaction((tx) =>
-      tx.query<{ id: string; until: Date }>(
-        `select id, until from vm_renewal
+      tx.query<Open>(
+        `select id, until, resumes from vm_renewal
          where vm_id = $1::uuid and after = $2::timestamptz and state = 'open'`,
         [vm.id, vm.paid_until],
       ),
@@ -159,8 +185,9 @@ export class VmRenewals {
   /**
    * The period is charged: it counts once, whoever comes first. What was dropped meanwhile is paid back, and that of a
    * machine that was deleted when the machine ends.
+   * @param resumes whether a machine that was stopped in doubt of this renewal runs again
    */
-  private async apply(vm: VmRow, { id, until }: { id: string; until: Date }): Promise<void> {
+  private async apply(vm: VmRow, { id, until }: { id: string; until: Date }, resumes = false): Promise<void> {
     const counts = await this.database.transaction(async (tx) => {
       await tx.query('select 1 as locked from vm where id = $1::uuid for update', [vm.id]);
       const done = await tx.query(
@@ -174,6 +201,14 @@ export class VmRenewals {
          from vm_renewal r where v.id = $1::uuid and r.id = $3::uuid`,
         [vm.id, until, id],
       );
+      if (resumes) {
+        await tx.query(
+          `update vm v set power = 'running', generation = v.generation + 1, updated_at = now() from vm_renewal r
+           where v.id = $1::uuid and r.id = $2::uuid and r.resumes and v.power = 'stopped'`,
+          [vm.id, id],
+        );
+        await wake(tx, 'vm', vm.id);
+      }
       await wake(tx, 'vm_period', vm.id);
       return true;
     });

@@ -287,6 +287,7 @@ export class VmsService {
     // Its owner's wish counts again when the account is in order.
     if (row.suspended && verb === 'stop')
       await tx.query("update vm set power = 'stopped' where id = $1::uuid", [row.id]);
+    if (verb === 'stop' && isExpired(row)) await this.renewals.rest(tx, row.id);
     if (nothing) return { status, message: `nothing to do: the machine is ${status}` };
     const power = verb === 'stop' ? 'stopped' : 'running';
     const boot = verb === 'restart' ? row.boot + 1 : row.boot;
