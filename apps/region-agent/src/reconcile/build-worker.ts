@@ -138,7 +138,7 @@ export class BuildWorker implements Worker {
       await this.finish(present, writer, { state: outcome.state, ...said });
     };
     try {
-      await places.run(make, signal);
+      await places.run(make, signal, spec.account_id);
     } catch (error) {
       const log = writer as LogWriter | null;
       if (signal.aborted) {

@@ -133,7 +133,7 @@ export class RunWorker implements Worker {
       await this.finish(writer, { ...outcome, facts: { ...outcome.facts } });
     };
     try {
-      await this.parts.places.run(make, signal);
+      await this.parts.places.run(make, signal, spec.account_id);
     } catch (error) {
       const log = writer as LogWriter | null;
       if (signal.aborted) {

@@ -57,35 +57,66 @@ export class Backoff {
   }
 }
 
-/** At most `places` pieces of work at a time, in the order asked. */
+interface Waiting {
+  whose: string;
+  go: () => void;
+}
+
+/** At most `places` pieces of work at a time, in the order asked; of several owners the one with the least under way is next. */
 export class Places {
-  private readonly queue: (() => void)[] = [];
+  private readonly queue: Waiting[] = [];
+  private readonly under = new Map<string, number>();
 
   constructor(private places: number) {}
 
-  /** Runs `work` when there is a place. An abort while waiting rejects with the signal's reason. */
-  async run<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  /**
+   * Runs `work` when there is a place. An abort while waiting rejects with the signal's reason.
+   * @param whose the owner, who shall not keep others waiting by how much there is to do; empty: everybody's
+   */
+  async run<T>(work: () => Promise<T>, signal: AbortSignal, whose = ''): Promise<T> {
     signal.throwIfAborted();
-    if (this.places > 0) this.places--;
-    else
+    if (this.places > 0) {
+      this.places--;
+      this.count(whose, 1);
+    } else
       await new Promise<void>((resolve, reject) => {
         const left = () => {
-          this.queue.splice(this.queue.indexOf(go), 1);
+          this.queue.splice(this.queue.indexOf(waiting), 1);
           reject(signal.reason as Error);
         };
-        const go = () => {
-          signal.removeEventListener('abort', left);
-          resolve();
+        const waiting: Waiting = {
+          whose,
+          go: () => {
+            signal.removeEventListener('abort', left);
+            resolve();
+          },
         };
         signal.addEventListener('abort', left, { once: true });
-        this.queue.push(go);
+        this.queue.push(waiting);
       });
     try {
       return await work();
     } finally {
-      const next = this.queue.shift();
-      if (next) next();
-      else this.places++;
+      this.count(whose, -1);
+      const next = this.next();
+      if (next) {
+        this.count(next.whose, 1);
+        next.go();
+      } else this.places++;
     }
+  }
+
+  private count(whose: string, by: number): void {
+    const now = (this.under.get(whose) ?? 0) + by;
+    if (now === 0) this.under.delete(whose);
+    else this.under.set(whose, now);
+  }
+
+  private next(): Waiting | undefined {
+    const load = ({ whose }: Waiting) => this.under.get(whose) ?? 0;
+    let best = this.queue[0];
+    for (const waiting of this.queue) if (load(waiting) < load(best!)) best = waiting;
+    if (best) this.queue.splice(this.queue.indexOf(best), 1);
+    return best;
   }
 }
