@@ -21,9 +21,9 @@ export function readModules(text: string): Submodule[] {
   for (const line of text.split(/\r?\n/)) {
     if (/^\s*\[\s*submodule\s+".*"\s*\]\s*$/.test(line)) found.push({});
     else if (/^\s*\[/.test(line)) found.push({});
-    const match = /^\s*(path|url)\s*=\s*(.*?)\s*$/.exec(line);
+    const match = /^\s*(path|url)\s*=(.*)$/.exec(line);
     const last = found.at(-1);
-    if (match && last) last[match[1] as 'path' | 'url'] = match[2]!.replace(/^"(.*)"$/, '$1');
+    if (match && last) last[match[1] as 'path' | 'url'] = match[2]!.trim().replace(/^"(.*)"$/, '$1');
   }
   return found
     .filter(

@@ -37,8 +37,12 @@ export function nodeWords(asked: AskedNode | null, present: string): string {
 
 type Triple = [number, number | null, number | null];
 
+/** No range that anybody has written is longer, characters. */
+const longestRange = 256;
+
 /** Whether a version lies in a range of npm's kind; null: the range is none. */
 export function meets(version: string, range: string): boolean | null {
+  if (range.length > longestRange) return null;
   const present = triple(version);
   if (present === null) return null;
   let any = false;

@@ -71,7 +71,7 @@ export class RegistryAccess {
   /** Asks for a token that reads this repository, as the registry's challenge says. */
   private async fetchToken(challenge: string, what: string): Promise<string> {
     const said = new Map(
-      [...challenge.matchAll(/([a-z_]+)="([^"]*)"/gi)].map(([, name, value]) => [
+      [...challenge.matchAll(/(?<![a-z_])([a-z_]+)="([^"]*)"/gi)].map(([, name, value]) => [
         name!.toLowerCase(),
         value!,
       ]),

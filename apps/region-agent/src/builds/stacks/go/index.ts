@@ -30,7 +30,7 @@ export const go: Stack = {
       );
     const explicit = look.spec.build_command !== null;
     const { target, notes } = explicit ? { target: '.', notes: [] } : await findTarget(look);
-    const requires = /^\s*require\b/m.test((await tree.read(at(look, 'go.mod'))) ?? '');
+    const requires = /^[ \t]*require\b/m.test((await tree.read(at(look, 'go.mod'))) ?? '');
     const vendored = await tree.has(at(look, 'vendor'), 'folder');
     return {
       ...{ stack: 'go', appDir, installDir: appDir, after: null, node: false },
@@ -111,7 +111,10 @@ async function isProgram(tree: SourceTree, dir: string): Promise<boolean> {
 
 async function workspaceFolders(look: Look): Promise<string[]> {
   const text = (await look.tree.read(at(look, 'go.work'))) ?? '';
-  const block = /\buse\s*\(([^)]*)\)/.exec(text)?.[1] ?? '';
+  const open = /\buse\s*\(/.exec(text);
+  const begin = open === null ? 0 : open.index + open[0].length;
+  // Without an end there is no block, and the text before the first bracket is none either.
+  const block = open === null ? '' : text.slice(begin, Math.max(begin, text.indexOf(')', begin)));
   const single = [...text.matchAll(/^use\s+([^\s(]+)/gm)].map((match) => match[1]!);
   const named = [...block.split(/\s+/), ...single]
     .map((word) => word.replaceAll('"', ''))
