@@ -14,6 +14,8 @@ const passingMs = 300;
 
 /** Reports in one call. */
 const atOnce = 100;
+/** Bytes in one call beside its last report: a body that a service does not take would be sent again for ever. */
+const bytesAtOnce = 256 * 1024;
 
 interface Entry {
   item: Observed;
@@ -141,11 +143,13 @@ export class Reporter {
   private due(): [about: string, entry: Entry][] {
     const now = performance.now();
     const found: [string, Entry][] = [];
+    let bytes = 0;
     for (const about of this.unsent) {
       const entry = this.latest.get(about)!;
       if (entry.from > now) continue;
       found.push([about, entry]);
-      if (found.length === atOnce) break;
+      bytes += Buffer.byteLength(JSON.stringify(entry.item));
+      if (found.length === atOnce || bytes > bytesAtOnce) break;
     }
     return found;
   }
