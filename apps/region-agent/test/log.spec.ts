@@ -135,6 +135,18 @@ describe('LogShipper', () => {
     await all.stop(100);
   });
 
+  it('cuts a line that no body has room for, such as the only one of a file', async () => {
+    const sent: LogBatch[] = [];
+    const all = await shipper(sent);
+    const log = await all.open('s');
+    log.line(`note: .nvmrc asks for Node ${'\u0001'.repeat(2_000_000)}`);
+    log.line('next');
+    await log.close(true);
+    expect(sent.flatMap(({ lines }) => lines.map(({ line }) => line.slice(-5)))).toEqual(['(cut)', 'next']);
+    for (const batch of sent) expect(JSON.stringify(batch).length).toBeLessThan(4 * 1024 * 1024);
+    await all.stop(10);
+  });
+
   it('goes on behind the last number after a restart, also of lines whose answer was lost', async () => {
     const sent: LogBatch[] = [];
     const dead = await shipper([], { send: () => new Promise(() => undefined) });

@@ -35,6 +35,8 @@ export interface LogWriter {
 const gatherMs = 10;
 const fullBytes = 2 * 1024 * 1024;
 const batchBytes = 512 * 1024;
+/** Characters of a line that are kept, as the control plane does: a body of one endless line would be refused, and sent again. */
+const longestLine = 200_000;
 
 class Stream {
   readonly waiting: Line[] = [];
@@ -117,8 +119,9 @@ export class LogShipper {
     return join(this.options.dir, createHash('sha256').update(name).digest('hex').slice(0, 32));
   }
 
-  private add(name: string, stream: Stream, text: string): void {
+  private add(name: string, stream: Stream, whole: string): void {
     if (stream.done) return;
+    const text = whole.length > longestLine ? `${whole.slice(0, longestLine)}… (cut)` : whole;
     const bytes = Buffer.byteLength(text) + 48;
     if (stream.bytes + bytes > this.holdBytes) {
       stream.dropped++;
