@@ -204,6 +204,8 @@ export class StubNetworking {
   reads = 0;
   /** Owners of VPCs by id. */
   readonly owners = new Map<string, string>();
+  /** Regions of VPCs that lie in another one than the machines. */
+  readonly regions = new Map<string, string>();
   readonly ports = new Map<string, PortInfo>();
   private next = 10;
   readonly target = new StubTarget((path, body: PortClaimRequest) => {
@@ -211,7 +213,9 @@ export class StubNetworking {
     const vpc = /owners\/vpc\/(.+)$/.exec(path)?.[1];
     if (vpc) {
       const account_id = this.owners.get(vpc);
-      return account_id ? { status: 200, body: { account_id, project_id: null, parents: [] } } : undefined;
+      const region_id = this.regions.get(vpc);
+      const body = { account_id, project_id: null, parents: [], ...(region_id ? { region_id } : {}) };
+      return account_id ? { status: 200, body } : undefined;
     }
     if (path.endsWith('/addresses')) {
       this.reads += 1;

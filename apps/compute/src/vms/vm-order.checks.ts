@@ -1,4 +1,4 @@
-import { type V1VMCreate, type V1VMInterface, vmPeriodMonths } from '@nebo/contracts';
+import { type Owner, type V1VMCreate, type V1VMInterface, vmPeriodMonths } from '@nebo/contracts';
 import { badRequest, conflict, fieldError } from '@nebo/service-kit';
 import type { Image, Plan } from '../catalogue/catalogue.service.js';
 import type { Period } from '../catalogue/prices.js';
@@ -20,6 +20,15 @@ export function checkInterfaces(interfaces: readonly V1VMInterface[]): void {
   for (const { type } of interfaces)
     if (type === 'public')
       throw badRequest('interface_not_offered', 'interfaces of type public are not offered; use vpc');
+}
+
+/** A machine's private network lies where the machine does. @throws ApiError 400 `vpc_region_mismatch` */
+export function checkRegion({ region_id }: Owner, machine: string): void {
+  if (region_id !== undefined && region_id !== machine)
+    throw badRequest(
+      'vpc_region_mismatch',
+      'interfaces.vpc_id: the VPC lies in another region than the machine',
+    );
 }
 
 /**

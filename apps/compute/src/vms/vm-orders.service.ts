@@ -37,6 +37,7 @@ import { vmRecord } from './vm.mapper.js';
 import { type Ordered, VmMoney } from './vm-money.js';
 import {
   checkInterfaces,
+  checkRegion,
   defaultInterface,
   nameIsTaken,
   nameKey,
@@ -197,7 +198,7 @@ export class VmOrdersService {
         ]),
       caller.account_id,
     );
-    for (const { vpc_id } of interfaces) if (vpc_id != null) await this.checkVpc(caller, vpc_id);
+    for (const { vpc_id } of interfaces) if (vpc_id != null) await this.checkVpc(caller, vpc_id, region.id);
     const size = sizeOf(body, plan, found);
     const order: Order = {
       id: randomUUID(),
@@ -216,12 +217,13 @@ export class VmOrdersService {
     return order;
   }
 
-  /** The VPC that a body names. @throws ApiError 404 naming the field, 403 without vpc:read */
-  private async checkVpc(caller: KeyIdentity, vpcId: string): Promise<void> {
+  /** The VPC that a body names. @throws ApiError 404 naming the field, 403 without vpc:read, 400 `vpc_region_mismatch` */
+  private async checkVpc(caller: KeyIdentity, vpcId: string, regionId: string): Promise<void> {
     const id = idOrNull(vpcId);
     const owner = id === null ? null : await this.ownerOfVpc(id);
     if (id === null || owner?.account_id !== caller.account_id) throw referenceNotFound('interfaces.vpc_id');
     if (!decide(caller, 'vpc:read', { kind: 'vpc', id, project_id: null })) throw forbidden('vpc:read');
+    checkRegion(owner, regionId);
   }
 
   private async ownerOfVpc(id: string): Promise<Owner | null> {

@@ -202,6 +202,18 @@ describe('orders of machines', () => {
     expect(spec.interfaces.map(({ vpc_id }) => vpc_id)).toEqual([vpc, bench.networking.vpc]);
   });
 
+  it('400 vpc_region_mismatch for a network of another region: nothing is made or charged', async () => {
+    const vpc = randomUUID();
+    bench.networking.owners.set(vpc, bench.account);
+    bench.networking.regions.set(vpc, randomUUID());
+    const before = bench.billing.reservations.size;
+    const answer = await bench.create({ interfaces: [{ type: 'vpc', vpc_id: vpc }] });
+    expect(answer).toMatchObject({ status: 400, body: { error: { code: 'vpc_region_mismatch' } } });
+    expect(bench.billing.reservations.size).toBe(before);
+    bench.networking.regions.set(vpc, bench.region);
+    expect((await bench.create({ interfaces: [{ type: 'vpc', vpc_id: vpc }] })).status).toBe(201);
+  });
+
   it('400 for interfaces that are not offered, 409 while the project is being deleted, 401 without a key', async () => {
     expect(await bench.create({ interfaces: [{ type: 'public' }] })).toMatchObject({
       status: 400,
