@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { keyChanged, keyForm, OperationTable } from '@nebo/contracts';
 import {
   type Config,
+  drainOf,
   type HealthReport,
   inferenceErrorBody,
   type PartHealth,
@@ -135,22 +136,23 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
       unsubscribe = () => subscription.close();
       const bind = config.text('NEBO_BIND', '127.0.0.1');
       return {
-        apiPort: await listen(servers.api, config, 'NEBO_API_PORT', 4000, bind),
-        aiPort: await listen(servers.ai, config, 'NEBO_AI_PORT', 4001, bind),
+        apiPort: await listen(servers.api.server, config, 'NEBO_API_PORT', 4000, bind),
+        aiPort: await listen(servers.ai.server, config, 'NEBO_AI_PORT', 4001, bind),
       };
     },
     forgetKeys: () => keys.forget(null),
     stop: async () => {
       await unsubscribe?.();
-      await Promise.all([close(servers.api), close(servers.ai)]);
+      await Promise.all([servers.api.end(), servers.ai.end()]);
     },
   };
 }
 
+/** A door's server, and what lets its requests in flight finish for a while; streams without end are cut. */
 function doorServer(
   handler: (request: IncomingMessage, response: ServerResponse) => void,
   options: GuardOptions,
-): Server {
+): { server: Server; end: () => Promise<void> } {
   const server = createServer({
     keepAliveTimeout: 75_000,
     headersTimeout: 30_000,
@@ -159,7 +161,13 @@ function doorServer(
     requireHostHeader: false,
   });
   guard(server, handler, options);
-  return server;
+  const drain = drainOf(server);
+  const end = () =>
+    new Promise<void>((resolve) => {
+      drain();
+      server.close(() => resolve());
+    });
+  return { server, end };
 }
 
 /**
@@ -185,15 +193,6 @@ export async function listen(
     server.listen(port, bind, resolve);
   });
   return (server.address() as AddressInfo).port;
-}
-
-/** Lets requests in flight finish for a while; streams without end are cut. */
-async function close(server: Server): Promise<void> {
-  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  server.closeIdleConnections();
-  const cut = setTimeout(() => server.closeAllConnections(), 2_000);
-  await closed;
-  clearTimeout(cut);
 }
 
 async function health(runtime: Runtime, peers: Peers, parts: () => PartHealth[]): Promise<HealthReport> {

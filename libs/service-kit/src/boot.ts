@@ -27,6 +27,7 @@ import {
 import type { Heard } from '@nebo/bus';
 import { isConfigured } from '@nebo/telemetry';
 import { BodyRoom } from './body-room.js';
+import { drainOf } from './drain.js';
 import { directFront, type DirectOperations, type Front } from './direct.js';
 import { HealthRegistry, type HealthReport } from './health.js';
 import { jsonText } from './json-body.js';
@@ -82,7 +83,9 @@ export async function bootService(definition: ServiceDefinition, runtime: Runtim
     bodyLimit: definition.bodyLimit ?? mebibyte,
     logger: false,
     genReqId: (request) => headerText(request.headers['x-request-id']) ?? randomUUID(),
-    forceCloseConnections: true,
+    forceCloseConnections: false,
+    // What comes on a kept connection while others end is answered as ever: the database is closed after that.
+    return503OnClosing: false,
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: 300 },
     // What the router cannot decode, or finds too long, is no id of anything.
@@ -100,6 +103,11 @@ export async function bootService(definition: ServiceDefinition, runtime: Runtim
     { logger: false, abortOnError: false, bodyParser: false },
   );
   const fastify = adapter.getInstance() as unknown as FastifyInstance;
+  const drain = drainOf(fastify.server);
+  fastify.addHook('preClose', (done) => {
+    drain();
+    done();
+  });
   installParsers(fastify);
   installIdentity(fastify, definition, runtime);
   app.useGlobalPipes(new ContractPipe());

@@ -4,6 +4,7 @@ export * from './boot.js';
 export * from './changes.js';
 export * from './config.js';
 export * from './direct.js';
+export { drainOf } from './drain.js';
 export * from './errors.js';
 export * from './feed.js';
 export * from './health.js';
