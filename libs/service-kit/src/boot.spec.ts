@@ -63,6 +63,24 @@ describe('a service behind a port of its own', () => {
     return { status: answer.statusCode, body: Buffer.concat(pieces).toString() };
   };
 
+  it('takes the largest policy and allow-list that a key may have, beside what the client sends', async () => {
+    const policy: PolicyStatement[] = [];
+    const size = () => Buffer.byteLength(JSON.stringify(policy));
+    for (let index = 0; policy.length < policyLimits.statements; index += 1)
+      policy.push({ effect: 'allow', actions: ['vm:read'], resources: [`vm:${idOf(index)}`] });
+    while (size() < policyLimits.bytes - 50) policy[0]!.resources.push(`vm:${idOf(size())}`);
+    checkPolicy(policy);
+    const projects = Array.from({ length: 200 }, (_, index) => idOf(index));
+    const port = await nebo.services.get('networking')!.listen(0);
+    const agent = new Agent();
+    const key = keyOf(account, { policy, project_ids: projects });
+    const answer = await ask(port, `/v1/who?padding=${'x'.repeat(12_000)}`, agent, key);
+    expect([answer.status, JSON.parse(answer.body)]).toEqual([
+      200,
+      { statements: policy.length, projects: 200 },
+    ]);
+  });
+
   it('answers all that is under way when it is stopped, and what comes on a kept connection meanwhile', async () => {
     const service = nebo.services.get('networking')!;
     const port = await service.listen(0);

@@ -71,13 +71,16 @@ export interface RunningService {
 
 const mebibyte = 1024 * 1024;
 
+/** A client's own headers, 16 KiB, and the identity of a key with the largest policy and allow-list beside them. */
+const headBytes = 64 * 1024;
+
 /** Creates a service's application, ready to take requests, without listening. */
 export async function bootService(definition: ServiceDefinition, runtime: Runtime): Promise<RunningService> {
   const log = runtime.log.child({ service: definition.name });
   let front: Front = () => false;
   const adapter = new FastifyAdapter({
     serverFactory: (rest: (request: IncomingMessage, response: ServerResponse) => void) =>
-      createServer((request, response) => {
+      createServer({ maxHeaderSize: headBytes }, (request, response) => {
         if (!front(request, response)) rest(request, response);
       }),
     bodyLimit: definition.bodyLimit ?? mebibyte,
