@@ -20,5 +20,5 @@ const child = spawn(
 );
 // Ctrl-C reaches the whole group by itself; other signals are handed on. The child says goodbye, then this ends with it.
 process.on('SIGINT', () => undefined);
-for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill('SIGTERM'));
+for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
 child.on('exit', (code, signal) => process.exit(code ?? (signal ? 1 : 0)));

@@ -124,6 +124,7 @@ export async function runProcess(
   name: string,
   start: (config: Config, log: Logger) => Promise<() => Promise<void>>,
 ): Promise<void> {
+  outliveReaders();
   const config = new Config();
   try {
     const log = createLog(config, name);
@@ -137,11 +138,21 @@ export async function runProcess(
   }
 }
 
-/** Runs `stop` once at the first SIGINT or SIGTERM and exits; a second signal, or 9 s, ends the process at once. */
+/**
+ * Lets this process go on when what it says can no longer be written: its terminal was closed, the `tee` behind it ended by the
+ * same Ctrl-C, the disk is full. Without this the next word ends it in the middle of whatever it does, a stop among it.
+ */
+export function outliveReaders(): void {
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined);
+}
+
+/**
+ * Runs `stop` once at the first SIGINT, SIGTERM or SIGHUP and exits; a further SIGINT or SIGTERM, or 9 s, ends the process at once. A
+ * closed terminal tells all of its processes, and those then tell each other: SIGHUP never counts as a second wish.
+ */
 export function stopOnSignal(stop: () => Promise<void>): void {
   let stopping = false;
-  const onSignal = () => {
-    if (stopping) process.exit(130);
+  const begin = () => {
     stopping = true;
     setTimeout(() => process.exit(1), 9_000).unref();
     stop().then(
@@ -152,6 +163,11 @@ export function stopOnSignal(stop: () => Promise<void>): void {
       },
     );
   };
+  const onSignal = () => {
+    if (stopping) process.exit(130);
+    begin();
+  };
   process.on('SIGINT', onSignal);
   process.on('SIGTERM', onSignal);
+  process.on('SIGHUP', () => stopping || begin());
 }
