@@ -1,7 +1,9 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { Nebo, run, until } from '../harness/nebo.js';
+import { Nebo, root, run, until } from '../harness/nebo.js';
 
 /** Processes whose command line names the data folder: nothing of an installation may be left behind. */
 function processesOf(home: string): number[] {
@@ -56,6 +58,47 @@ describe('starting and stopping', () => {
       await nebo.dispose();
     }
     await until(() => processesOf(nebo.home).length === 0, 5_000);
+  });
+
+  it('a Ctrl-C while it starts stops what has been started', async () => {
+    const nebo = await Nebo.start();
+    await nebo.down();
+    for (const step of ['starting PostgreSQL', 'starting services', 'starting region agent']) {
+      const child = spawn(process.execPath, ['apps/all-in-one/dist/main.js'], {
+        cwd: root,
+        env: { ...process.env, ...nebo.env },
+        stdio: ['ignore', 'ignore', 'pipe'],
+      });
+      let words = '';
+      child.stderr.on('data', (chunk) => (words += chunk));
+      const ended = once(child, 'exit');
+      await until(() => words.includes(step), 30_000, 5);
+      child.kill('SIGINT');
+      expect(await ended).toEqual([0, null]);
+      expect(words).toContain('stopped; the data stays');
+      expect(processesOf(nebo.home)).toEqual([]);
+    }
+    await nebo.up();
+    await nebo.dispose();
+  });
+
+  it('the keys that it tells are of its database: where that is another one, there is a new demo account', async () => {
+    const nebo = await Nebo.start();
+    try {
+      const former = nebo.credentials.accounts[0]!;
+      await nebo.down();
+      rmSync(join(nebo.home, 'postgres'), { recursive: true });
+      await nebo.up();
+      const [demo] = nebo.credentials.accounts;
+      const balance = await fetch(`${nebo.credentials.base_url}/account/balance`, {
+        headers: { authorization: `Bearer ${demo!.api_key}` },
+      });
+      expect(balance.status).toBe(200);
+      expect(nebo.output).toContain('a new one was made');
+      expect(readFileSync(join(nebo.home, 'credentials.json.old'), 'utf8')).toContain(former.api_key);
+    } finally {
+      await nebo.dispose();
+    }
   });
 
   it('two installations run side by side', async () => {

@@ -39,3 +39,10 @@ export function writeCredentials(home: string, credentials: Credentials): void {
   writeFileSync(temporary, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });
   renameSync(temporary, pathIn(home));
 }
+
+/** Keeps credentials that mean nothing here, beside the new ones. @returns their path */
+export function putCredentialsAside(home: string): string {
+  const aside = `${pathIn(home)}.old`;
+  renameSync(pathIn(home), aside);
+  return aside;
+}

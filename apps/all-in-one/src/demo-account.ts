@@ -1,5 +1,11 @@
-import type { Peers } from '@nebo/service-kit';
-import { type Credentials, type DemoAccount, readCredentials, writeCredentials } from './credentials.js';
+import { ApiError, type Peers } from '@nebo/service-kit';
+import {
+  type Credentials,
+  type DemoAccount,
+  putCredentialsAside,
+  readCredentials,
+  writeCredentials,
+} from './credentials.js';
 
 type Addresses = Pick<Credentials, 'base_url' | 'ai_url' | 'edge_url' | 'edge_tls_url' | 'dns_address'>;
 
@@ -10,16 +16,37 @@ const billing = <T>(peers: Peers, path: string, body: object): Promise<T> =>
     timeoutMs: 10_000,
   });
 
+/** What `ensureDemo` found or made. */
+export interface Demo {
+  credentials: Credentials;
+  /** Where credentials of another database were put aside; null as a rule. */
+  aside: string | null;
+}
+
 /**
  * The demo account of this data folder: made at the first start, the same keys at every later one. What was made before a
- * crash without its keys having been written is left alone, and a new account is made.
+ * crash without its keys having been written is left alone, and a new account is made; so it is where the database is another one
+ * than that of the keys (it was deleted, `DATABASE_URL` names another), whose credentials are then put aside.
  */
-export async function ensureDemo(home: string, peers: Peers, addresses: Addresses): Promise<Credentials> {
-  const known = readCredentials(home);
-  const accounts = known?.accounts.length ? known.accounts : [await createDemo(peers)];
+export async function ensureDemo(home: string, peers: Peers, addresses: Addresses): Promise<Demo> {
+  const known = readCredentials(home)?.accounts ?? [];
+  const stands = known[0] !== undefined && (await exists(peers, known[0].account_id));
+  const accounts = stands ? known : [await createDemo(peers)];
+  const aside = known.length > 0 && !stands ? putCredentialsAside(home) : null;
   const credentials: Credentials = { panel_url: null, ...addresses, accounts };
   writeCredentials(home, credentials);
-  return credentials;
+  return { credentials, aside };
+}
+
+async function exists(peers: Peers, accountId: string): Promise<boolean> {
+  try {
+    const path = `/internal/v1/accounts/${encodeURIComponent(accountId)}`;
+    await peers.call('identity-billing', path, { account: null, timeoutMs: 10_000 });
+    return true;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return false;
+    throw error;
+  }
 }
 
 async function createDemo(peers: Peers): Promise<DemoAccount> {

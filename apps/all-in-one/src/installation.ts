@@ -176,7 +176,7 @@ async function openDoors(
   stops.push(() => edge.stop());
   ready('edge');
 
-  const credentials = await ensureDemo(home, peers, {
+  const { credentials, aside } = await ensureDemo(home, peers, {
     base_url: `http://127.0.0.1:${apiPort}/v1`,
     ai_url: `http://127.0.0.1:${aiPort}`,
     edge_url: `http://127.0.0.1:${port}`,
@@ -184,7 +184,14 @@ async function openDoors(
     dns_address: `127.0.0.1:${running.get('dns')!.app.get(Publisher).port}`,
   });
   ready('demo account');
-  return { credentials, notes: [...agent.notes, ...modelNotes(config)] };
+  return { credentials, notes: [...demoNotes(aside), ...agent.notes, ...modelNotes(config)] };
+}
+
+function demoNotes(aside: string | null): string[] {
+  if (aside === null) return [];
+  return [
+    `the database does not know the former demo account; a new one was made, the former keys are in ${aside}`,
+  ];
 }
 
 function modelNotes(config: Config): string[] {
