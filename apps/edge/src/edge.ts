@@ -33,6 +33,8 @@ export interface EdgeTuning extends SyncTimes, WakeTimes, Http2Limits {
   codedAnswers: number;
   headersTimeoutMs: number;
   keepAliveMs: number;
+  /** A request's body of which nothing comes for so long has stalled. */
+  bodyStallMs: number;
   /** Time for running answers when the edge stops. */
   stopGraceMs: number;
   /** A download without a byte for so long has failed. */
@@ -55,6 +57,7 @@ export const edgeDefaults: Readonly<EdgeTuning> = {
   codedAnswers: 256,
   headersTimeoutMs: 15_000,
   keepAliveMs: 30_000,
+  bodyStallMs: 60_000,
   stopGraceMs: 8_000,
   stallMs: 30_000,
   compressBudgetMs: 1_500,
@@ -204,13 +207,14 @@ export function createEdge(options: EdgeOptions): Edge {
     onAccess: options.onAccess,
     draining: () => state === 'stopping',
   });
-  const { headersTimeoutMs, keepAliveMs } = tuning;
-  const plain = createListener({ handler, metrics, headersTimeoutMs, keepAliveMs });
+  const { headersTimeoutMs, keepAliveMs, bodyStallMs } = tuning;
+  const plain = createListener({ handler, metrics, headersTimeoutMs, keepAliveMs, bodyStallMs });
   const secure = createSecureListener({
     handler,
     metrics,
     headersTimeoutMs,
     keepAliveMs,
+    bodyStallMs,
     http2: tuning,
     secureContext: (servername) => contexts.forServerName(servername),
   });

@@ -15,6 +15,7 @@ import { CoalescedConnection } from './connection.js';
 import { sendError } from './errors.js';
 import { type RequestHandler } from './handler.js';
 import { Http2Answer } from './http2-answer.js';
+import { type StalledBodies } from './stalled-bodies.js';
 
 /** Bounds of one connection of HTTP/2. */
 export interface Http2Limits {
@@ -49,6 +50,7 @@ export class Http2Sessions {
     private readonly metrics: EdgeMetrics,
     limits: Http2Limits,
     private readonly idleMs: number,
+    private readonly bodies: StalledBodies,
   ) {
     this.server = http2.createServer({
       maxSessionMemory: limits.http2SessionMemory,
@@ -130,13 +132,11 @@ export class Http2Sessions {
 
   private requested(req: Http2ServerRequest, res: Http2Answer): void {
     const one = this.begin(req.stream);
+    if (!one) return;
     // Http2Answer makes good where the two protocols differ.
-    if (one)
-      this.handler.handle(
-        req as unknown as IncomingMessage,
-        res as unknown as ServerResponse,
-        one.connection,
-      );
+    const [asked, answer] = [req as unknown as IncomingMessage, res as unknown as ServerResponse];
+    if (!req.stream.endAfterHeaders) this.bodies.watch(asked, answer);
+    this.handler.handle(asked, answer, one.connection);
   }
 
   /** CONNECT: a WebSocket over HTTP/2 (RFC 8441), and nothing else. */

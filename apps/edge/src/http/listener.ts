@@ -10,6 +10,7 @@ import { rawError } from './errors.js';
 import { type RequestHandler, wantsWebSocket } from './handler.js';
 import { Http1WebSocket } from '../proxy/websocket-client.js';
 import { Http2Sessions, type Http2Limits } from './http2.js';
+import { StalledBodies } from './stalled-bodies.js';
 
 export interface ListenerOptions {
   handler: RequestHandler;
@@ -18,6 +19,8 @@ export interface ListenerOptions {
   headersTimeoutMs: number;
   /** Milliseconds that an idle connection is kept. */
   keepAliveMs: number;
+  /** Milliseconds in which something of a request's body has to come. */
+  bodyStallMs: number;
 }
 
 export interface SecureOptions extends ListenerOptions {
@@ -46,10 +49,11 @@ export interface Listener {
 /** HTTP/1.1 without TLS. */
 export function createListener(options: ListenerOptions): Listener {
   const server = http.createServer(httpOptions(options));
-  serveHttp1(server, options, () => new PlainConnection());
+  const bodies = new StalledBodies(options.bodyStallMs);
+  serveHttp1(server, options, bodies, () => new PlainConnection());
   return {
     listen: (port, host) => listen(server, port, host),
-    close: (graceMs) => close(server, graceMs),
+    close: (graceMs) => close(server, graceMs).finally(() => bodies.stop()),
   };
 }
 
@@ -58,7 +62,14 @@ export function createSecureListener(
   options: SecureOptions,
 ): Listener & { retire: (serves: (host: string) => boolean) => void } {
   const { secureContext, metrics } = options;
-  const sessions = new Http2Sessions(options.handler, options.metrics, options.http2, options.keepAliveMs);
+  const bodies = new StalledBodies(options.bodyStallMs);
+  const sessions = new Http2Sessions(
+    options.handler,
+    options.metrics,
+    options.http2,
+    options.keepAliveMs,
+    bodies,
+  );
   const server = https.createServer({
     ...httpOptions(options),
     minVersion: 'TLSv1.2',
@@ -72,7 +83,7 @@ export function createSecureListener(
       );
     },
   });
-  serveHttp1(server, options, (socket) => new TlsConnection(socket as TLSSocket));
+  serveHttp1(server, options, bodies, (socket) => new TlsConnection(socket as TLSSocket));
   // One handshake for both, and each protocol on the server that is made for it.
   const [http1] = server.listeners('secureConnection') as [(socket: TLSSocket) => void];
   server.removeListener('secureConnection', http1);
@@ -90,6 +101,7 @@ export function createSecureListener(
       // Closed first: a server is not closed as long as it has connections.
       const ended = sessions.close(graceMs);
       await Promise.all([close(server, graceMs), ended]);
+      bodies.stop();
     },
     retire: (serves) => sessions.retire(serves),
   };
@@ -102,7 +114,7 @@ function httpOptions({ headersTimeoutMs, keepAliveMs }: ListenerOptions): http.S
     // Refused by admission, where the answer has a body.
     requireHostHeader: false,
     headersTimeout: headersTimeoutMs,
-    // Uploads and streams may last as long as they move.
+    // Uploads and streams may last as long as they move (`StalledBodies`).
     requestTimeout: 0,
     keepAliveTimeout: keepAliveMs,
     connectionsCheckingInterval: Math.max(100, Math.min(2_000, headersTimeoutMs / 2)),
@@ -128,6 +140,7 @@ interface Conversation {
 function serveHttp1(
   server: Server,
   options: ListenerOptions,
+  bodies: StalledBodies,
   connectionOf: (socket: Duplex) => Connection,
 ): void {
   const { handler, metrics } = options;
@@ -160,6 +173,7 @@ function serveHttp1(
       one.isEnded = true;
       res.shouldKeepAlive = false;
     }
+    if (mayHaveBody(req)) bodies.watch(req, res);
     handler.handle(req, res, one.connection, settled);
   });
   // `Expect: 100-continue` is answered by Node; anything else is refused by the RFC, here with a body.
@@ -200,6 +214,11 @@ function serveHttp1(
     }
     socket.end(rawError(status, code, message), () => socket.destroy());
   });
+}
+
+function mayHaveBody({ headers }: IncomingMessage): boolean {
+  const length = headers['content-length'];
+  return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }
 
 function saysClose(res: ServerResponse): boolean {
