@@ -121,6 +121,9 @@ function h2Facts(
       ...facts,
       fault: refuse('bad_request_target', 'The scheme is not the one of the connection.'),
     };
+  // The parser of HTTP/1.1 lets no such byte through either, and no app would get it.
+  if (/[^!-~]/.test(req.url ?? ''))
+    return { ...facts, fault: refuse('bad_request_target', 'The request target is malformed.') };
   return facts;
 }
 

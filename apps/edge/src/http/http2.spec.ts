@@ -201,6 +201,7 @@ describe('HTTP/2: messages', () => {
       'bad_host',
     ],
     ['an authority without a name', { ':authority': 'a..b' }, 400, 'bad_host'],
+    ['a byte over 127 in the target', { ':path': '/caf\u00e9' }, 400, 'bad_request_target'],
     ['the wrong scheme', { ':scheme': 'http' }, 400, 'bad_request_target'],
     [
       'a name the certificate does not have',
