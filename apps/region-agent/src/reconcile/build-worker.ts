@@ -68,7 +68,9 @@ export class BuildWorker implements Worker {
     await this.present?.work;
     const outcome = this.parts.outcomes.get(this.id);
     await this.parts.outcomes.drop(this.id);
-    if (!outcome && this.newest) this.say({ generation, state: 'cancelled' }, true);
+    // What has ended is known as that: said for the last time, it only has the reporter forget it.
+    if (outcome) this.parts.reporter.report({ ...outcome.observation }, true);
+    else if (this.newest) this.say({ generation, state: 'cancelled' }, true);
   }
 
   async stop(): Promise<void> {
