@@ -212,6 +212,29 @@ describe('what passes', () => {
     await origin.stop();
   });
 
+  it.each(['GET', 'DELETE', 'OPTIONS', 'HEAD', 'POST'])(
+    '%s with a body in chunks stays one request',
+    async (method) => {
+      const seen: [method: string, url: string, body: string][] = [];
+      const origin = await startOrigin((incoming, response) => {
+        let body = '';
+        incoming.on('data', (part: Buffer) => (body += part.toString()));
+        incoming.on('end', () => {
+          seen.push([incoming.method!, incoming.url!, body]);
+          response.end();
+        });
+      });
+      await start({ dial: fakeInternet(() => origin.port).dial, lookup: async () => ['93.184.215.14'] });
+      const hidden = 'GET /hidden HTTP/1.1\r\nHost: other.example\r\n\r\n';
+      const chunk = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`;
+      const head = `${method} http://example.com/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n`;
+      const { answer } = await raw(head + chunk);
+      expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+      expect(seen).toEqual([[method, '/x', hidden]]);
+      await origin.stop();
+    },
+  );
+
   it('a TLS tunnel, end to end', async () => {
     const pair = await selfSigned(['example.com']);
     const server = createTls(pair, (_request, response) => response.end('secure'.repeat(100_000)));

@@ -226,10 +226,17 @@ class Exchange {
     this.log({ kind: 'http', target, outcome: 'open' });
     const bound = this.bound([upstream, response]);
     const { url } = checked;
+    const coding = request.headers['transfer-encoding'];
     const outgoing = httpRequest({
       method: request.method,
       path: url.pathname + url.search,
-      headers: { ...endToEnd(request.headers), host: url.host, connection: 'close' },
+      headers: {
+        ...endToEnd(request.headers),
+        host: url.host,
+        connection: 'close',
+        // Node frames a body without a length by itself for some methods only; behind others it would be another request.
+        ...(coding === undefined ? {} : { 'transfer-encoding': coding }),
+      },
       createConnection: () => upstream,
     });
     outgoing.on('error', () => {
