@@ -153,7 +153,7 @@ export class CatalogueService implements OnApplicationBootstrap {
 
   /** Every image, also those that were withdrawn. */
   imageRows(): Promise<Image[]> {
-    return this.database.query<Image>(`${selectImages} group by i.id order by i.slug, i.created_at, i.id`);
+    return this.database.query<Image>(`${selectImages} order by i.slug, i.created_at, i.id`);
   }
 
   /** The plan that a body names. @throws ApiError 404 naming the field */
@@ -168,9 +168,7 @@ export class CatalogueService implements OnApplicationBootstrap {
 
   /** The image that a body names, in its region. @throws ApiError 404 naming the field */
   async image(id: string, regionId: string | null, sql: Sql = this.database): Promise<Image> {
-    const [image] = await sql.query<Image>(`${selectImages} where i.id = $1::uuid group by i.id`, [
-      idOrNull(id),
-    ]);
+    const [image] = await sql.query<Image>(`${selectImages} where i.id = $1::uuid`, [idOrNull(id)]);
     if (!image || regionId === null || !image.region_ids.includes(regionId) || image.withdrawn_at)
       throw referenceNotFound('image_id');
     return image;
@@ -178,9 +176,7 @@ export class CatalogueService implements OnApplicationBootstrap {
 
   /** The image of a machine that there is: withdrawn or not, of any region. */
   async imageOf(id: string): Promise<Image> {
-    const [image] = await this.database.query<Image>(`${selectImages} where i.id = $1::uuid group by i.id`, [
-      id,
-    ]);
+    const [image] = await this.database.query<Image>(`${selectImages} where i.id = $1::uuid`, [id]);
     return image!;
   }
 
@@ -202,8 +198,10 @@ export class CatalogueService implements OnApplicationBootstrap {
 
 const selectImages = `select i.id, i.slug, i.version, i.name, i.kind, i.os_family, i.filename, i.description, i.min_disk_gb,
   i.sha256, i.bytes::float8 as bytes, i.withdrawn_at,
-  coalesce(array_agg(r.region_id::text) filter (where r.region_id is not null), '{}') as region_ids
-  from image i left join image_region r on r.image_id = i.id`;
+  -- What an agent brings itself every region has, also one that was added later.
+  array(select r.id::text from region r where i.sha256 is null
+    or exists (select 1 from image_region o where o.image_id = i.id and o.region_id = r.id) order by r.id) as region_ids
+  from image i`;
 
 async function insertPlan(tx: Sql, plan: NewPlan): Promise<Plan | null> {
   const [row] = await tx.query<Plan>(
@@ -215,7 +213,10 @@ async function insertPlan(tx: Sql, plan: NewPlan): Promise<Plan | null> {
   return row ?? null;
 }
 
-/** Writes an image; one that was withdrawn is offered again. @returns null when it is there */
+/**
+ * Writes an image; one that was withdrawn is offered again, one that is there also in the regions that it was not in.
+ * @returns null when it is there, in all of them
+ */
 export async function insertImage(tx: Sql, image: NewImage): Promise<Image | null> {
   const [row] = await tx.query<{ id: string }>(
     `insert into image (id, slug, version, name, kind, os_family, filename, description, min_disk_gb, sha256, bytes)
@@ -238,7 +239,7 @@ export async function insertImage(tx: Sql, image: NewImage): Promise<Image | nul
       image.bytes,
     ],
   );
-  if (!row) return null;
+  if (!row) return extendImage(tx, image);
   const { id } = row;
   const regions = await tx.query<{ region_id: string }>(
     `insert into image_region (image_id, region_id)
@@ -247,6 +248,19 @@ export async function insertImage(tx: Sql, image: NewImage): Promise<Image | nul
     [id, image.region_ids],
   );
   return { ...image, id, withdrawn_at: null, region_ids: regions.map(({ region_id }) => region_id) };
+}
+
+async function extendImage(tx: Sql, image: NewImage): Promise<Image | null> {
+  const [more] = await tx.query<{ image_id: string }>(
+    `insert into image_region (image_id, region_id)
+     select i.id, r.id from image i cross join region r where i.slug = $1 and i.version = $2 and i.filename = $3
+       and ($4::uuid[] is null or r.id = any($4::uuid[]))
+     on conflict do nothing returning image_id`,
+    [image.slug, image.version, image.filename, image.region_ids],
+  );
+  if (!more) return null;
+  const [extended] = await tx.query<Image>(`${selectImages} where i.id = $1::uuid`, [more.image_id]);
+  return extended!;
 }
 
 /** Families by slug; of each version the build that was added last is the one to take, per region too. */

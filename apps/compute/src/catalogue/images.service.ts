@@ -51,7 +51,8 @@ export class ImagesService {
   }
 
   /**
-   * Registers a stored disk file. One that was withdrawn is offered again.
+   * Registers a stored disk file. One that was withdrawn is offered again, one that is there also in the regions that were added
+   * or not named before.
    * @throws ApiError 404 naming the field for bytes that are not stored and an unknown region, 409 `image_exists`
    */
   async add(sha256: string, fields: ImageFields): Promise<Image> {

@@ -130,6 +130,24 @@ describe('images of operators', () => {
     expect(tiny.spec.image).toEqual({ id: bench.image, filename: 'tiny-1.qcow2', blob: null });
   });
 
+  it('a region that is added later has the built-in image at once, and others when they are added again', async () => {
+    const image = await added(qcow2(1), { slug: 'all' });
+    const { id: later } = (await bench.internal('POST', 'operator/regions', { name: 'later' })).body;
+    const there = async () =>
+      (await bench.api('GET', `projects/${bench.project}/images?cluster_id=${later}`)).body.images.map(
+        ({ id }: { id: string }) => id,
+      );
+    expect(await there()).toEqual([bench.image]);
+    expect((await bench.create({ cluster_id: later })).status).toBe(201);
+    const again = await add(image.sha256, { slug: 'all', region: later });
+    expect(again).toMatchObject({ status: 201, body: { id: image.id } });
+    expect(again.body.region_ids).toEqual(expect.arrayContaining([bench.region, later]));
+    expect((await there()).toSorted()).toEqual([bench.image, image.id].toSorted());
+    expect((await bench.create({ cluster_id: later, image_id: image.id })).status).toBe(201);
+    for (const region of [later, bench.region])
+      expect((await add(image.sha256, { slug: 'all', region })).status).toBe(409);
+  });
+
   it('withdrawn: not offered any more, but machines keep it and its bytes until the last is gone; added again it is back', async () => {
     const bytes = qcow2(1);
     const image = await added(bytes, { slug: 'old' });
