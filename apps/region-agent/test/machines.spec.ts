@@ -223,6 +223,22 @@ describe('machines of an agent', () => {
     expect(await on.plane.see(id, 'gone')).toMatchObject({ generation: 5 });
   });
 
+  it('follow a control plane whose database was restored from a backup: what it wants now counts, although it is older', async () => {
+    const [stopped, running] = [randomUUID(), randomUUID()];
+    const want = (id: string, generation: number, power: MachineSpec['power']) =>
+      on.plane.want(id, generation, { kind: 'vm', spec: machineSpec({ power }) });
+    for (const id of [stopped, running]) want(id, 2, 'running');
+    for (const id of [stopped, running]) await on.plane.see(id, 'running');
+    want(stopped, 3, 'stopped');
+    await on.plane.see(stopped, 'stopped');
+    want(stopped, 2, 'running');
+    want(running, 1, 'stopped');
+    expect(await on.plane.see(stopped, 'running')).toMatchObject({ generation: 2 });
+    expect(await on.plane.see(running, 'stopped')).toMatchObject({ generation: 1 });
+    want(stopped, 3, 'stopped');
+    expect(await on.plane.see(stopped, 'stopped')).toMatchObject({ generation: 3 });
+  });
+
   it('go on while the agent is away: the next one finds them and removes what nobody wants any more', async () => {
     const [kept, dropped] = [randomUUID(), randomUUID()];
     for (const id of [kept, dropped]) on.plane.want(id, 1, { kind: 'vm', spec: machineSpec() });

@@ -107,6 +107,9 @@ describe.each(missing ? (['simulated'] as const) : (['simulated', 'local'] as co
       expect(await plane.see(two, 'active')).toMatchObject({ kind: 'vpc', generation: 1, reason: null });
       plane.want(one, 2, { kind: 'vpc', spec: { ...specOf(), gateway: '1.2.3.4' } });
       expect(await plane.see(one, 'error')).toMatchObject({ generation: 2, reason: expect.any(String) });
+      // A database that was restored from a backup: what it wants is the truth again.
+      plane.want(one, 1, { kind: 'vpc', spec: specOf() });
+      expect(await plane.see(one, 'active')).toMatchObject({ generation: 1 });
       plane.want(one, 3, { kind: 'vpc', spec: specOf() }, true);
       expect(await plane.see(one, 'gone')).toMatchObject({ generation: 3 });
       plane.forget('vpc', two);

@@ -41,11 +41,14 @@ export class MachineWorker implements Worker {
     private readonly parts: MachineParts,
   ) {}
 
-  want(item: Wanted): void {
+  want(item: Wanted, full = false): void {
     if (item.kind !== 'vm' || this.ended) return;
-    if (this.newest && item.generation < this.newest.generation) return;
+    if (this.newest && item.generation < this.newest.generation) {
+      if (!full) return;
+      this.failed = null;
+    }
     if (item.generation === this.failed) return;
-    if (this.newest && item.generation > this.newest.generation) this.step.abort();
+    if (this.newest && item.generation !== this.newest.generation) this.step.abort();
     this.newest = item;
     this.turn = this.turn.then(() => this.apply(item));
   }

@@ -31,9 +31,9 @@ export class VpcWorker implements Worker {
     private readonly parts: VpcParts,
   ) {}
 
-  want(item: Wanted): void {
+  want(item: Wanted, full = false): void {
     if (item.kind !== 'vpc' || this.ended) return;
-    if (this.newest && item.generation < this.newest.generation) return;
+    if (!full && this.newest && item.generation < this.newest.generation) return;
     this.settle(item.generation !== this.newest?.generation);
     this.newest = item;
     this.turn = this.turn.then(() => this.apply(item));

@@ -17,7 +17,7 @@ export class WorkerSet {
    * @returns `kind/id` of everything in the answer
    */
   apply(items: readonly Wanted[], full: boolean): Set<string> {
-    for (const item of items) this.worker(item.kind, item.id)?.want(item);
+    for (const item of items) this.worker(item.kind, item.id)?.want(item, full);
     const listed = new Set(items.map((item) => `${item.kind}/${item.id}`));
     if (!full) return listed;
     for (const [key, worker] of this.workers) {
