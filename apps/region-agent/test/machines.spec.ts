@@ -3,6 +3,8 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type SimulatedAct, SimulatedMachineDriver } from '../src/drivers/simulated/machines.js';
+import { type MachineObservation } from '../src/drivers/machine-driver.js';
+import { NetworkMissing } from '../src/drivers/types.js';
 import { MachineWorker } from '../src/reconcile/machine-worker.js';
 import { type Observation, Reporter } from '../src/reconcile/reporter.js';
 import { type MachineSpec } from '@nebo/contracts';
@@ -171,6 +173,29 @@ describe('a machine’s worker', () => {
     await eventually(() => state(1) === 'failed');
     expect(acts).toBe(3);
     expect(said.at(-1)!.reason).not.toContain('secret');
+    await worker.stop();
+  });
+
+  it('a network that has not come yet is waited for, however long: the machine starts when it is there', async () => {
+    let missing = 4;
+    class Early extends SimulatedMachineDriver {
+      override async power(...all: Parameters<SimulatedMachineDriver['power']>): Promise<MachineObservation> {
+        if (missing-- > 0) throw new NetworkMissing('the network x has not come');
+        return super.power(...all);
+      }
+    }
+    const driver = new Early({ dir, timings: quick });
+    await driver.start();
+    const reporter = new Reporter(
+      async (items) => void said.push(...items),
+      testLog,
+      () => undefined,
+    );
+    const id = randomUUID();
+    const worker = new MachineWorker(id, { driver, reporter, blobs: noBlobs, log: testLog });
+    worker.want(item(id, 1));
+    await eventually(() => state(1) === 'running');
+    expect(said.filter(({ state }) => state === 'failed')).toEqual([]);
     await worker.stop();
   });
 

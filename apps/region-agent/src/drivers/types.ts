@@ -109,6 +109,11 @@ export interface VpcObservation {
   facts: Partial<VpcFacts>;
 }
 
+/** A VPC has not come to the driver in time. It may still: networking is away, or the host has many to make after it was started. */
+export class NetworkMissing extends Error {
+  override name = 'NetworkMissing';
+}
+
 /** Where a machine's interface joins its VPC. */
 export interface PortTap {
   /** For `ip netns exec`: the device is there and nowhere else. */
@@ -126,7 +131,7 @@ export interface PortTaps {
    * The port's tap, made when there is none; again gives the same. Of a VPC that has not come to the driver yet (the two
    * services tell of their things in any order) it waits for it, at most 30 s. A port that has not come yet has its tap at
    * once: nothing gets through before the port is known.
-   * @throws the signal's reason; Error when the VPC did not come
+   * @throws the signal's reason; NetworkMissing when the VPC did not come
    */
   tap(vpcId: string, portId: string, signal: AbortSignal): Promise<PortTap>;
   /** Takes it away; end first what has it open. Neither tap nor VPC there is fine. */

@@ -1,7 +1,7 @@
 import { type MachineFacts, type MachineState, type Wanted } from '@nebo/contracts';
 import { type AgentLog } from '../agent-log.js';
 import { type MachineDriver, MachineFault, type MachineObservation } from '../drivers/machine-driver.js';
-import { type BlobAccess } from '../drivers/types.js';
+import { type BlobAccess, NetworkMissing } from '../drivers/types.js';
 import { Backoff, ignoreAbort, sleep } from '../system/timing.js';
 import { type Reporter } from './reporter.js';
 import { type Worker } from './worker.js';
@@ -72,6 +72,7 @@ export class MachineWorker implements Worker {
 
   private async apply(item: WantedMachine): Promise<void> {
     const backoff = new Backoff(200, 2_000);
+    let refused = 0;
     for (let attempt = 1; ; attempt += 1) {
       // A newer one is already waiting for its turn.
       if (this.ended || item !== this.newest) return;
@@ -89,7 +90,9 @@ export class MachineWorker implements Worker {
           { vm: this.id, attempt, error: String((error as Error)?.stack ?? error) },
           'machine was not reconciled',
         );
-        const final = error instanceof MachineFault || attempt >= tries;
+        // What only has to come yet is waited for: nobody would start the machine again once it counts as failed.
+        if (!(error instanceof NetworkMissing)) refused += 1;
+        const final = error instanceof MachineFault || refused >= tries;
         // What is not removed is not failed: the next full comparison tries again.
         if (final && item.gone) return;
         if (final) return this.fail(item, error);

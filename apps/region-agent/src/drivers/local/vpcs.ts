@@ -5,7 +5,13 @@ import { type AgentLog, silentLog } from '../../agent-log.js';
 import { settledWithin } from '../../system/timing.js';
 import { addressBookFault } from '../address-book.js';
 import { type PublicAddress, publicAddresses } from '../floating.js';
-import { type NetworkDriver, type PortTap, type PortTaps, type VpcObservation } from '../types.js';
+import {
+  type NetworkDriver,
+  NetworkMissing,
+  type PortTap,
+  type PortTaps,
+  type VpcObservation,
+} from '../types.js';
 import { serveAddresses } from './dhcp.js';
 import { keepFile } from './files.js';
 import { NetworkSpace } from './netns.js';
@@ -258,7 +264,7 @@ export class LocalNetworkDriver implements NetworkDriver, PortTaps {
       if (all.size === 0 && this.waiting.get(id) === all) this.waiting.delete(id);
     }
     signal.throwIfAborted();
-    if (!this.made.has(id)) throw new Error(`the network ${id} has not come`);
+    if (!this.made.has(id)) throw new NetworkMissing(`the network ${id} has not come`);
   }
 
   private space(id: string): NetworkSpace {
