@@ -13,7 +13,7 @@ import { findQemus } from '../src/drivers/local/machines/qemu.js';
 import { type EnsureIo } from '../src/drivers/machine-driver.js';
 import { emptyQcow2 } from '../src/drivers/simulated/machines.js';
 import { homeTag } from '../src/system/runs.js';
-import { eventually, testLog } from './agent-kit.js';
+import { eventually, later, testLog } from './agent-kit.js';
 import { machineSpec, noBlobs } from './machine-driver-suite.js';
 
 const { machines } = await probeDrivers({ NEBO_IMAGES: join(cacheFolder(), 'tiny-image') });
@@ -28,10 +28,10 @@ const refOf = (bytes: Buffer) => ({
 (missing === null ? describe : describe.skip)('machines by the driver local, when something is wrong', () => {
   let dir: string;
   let driver: LocalMachineDriver;
-  const make = () =>
+  const make = (graceMs = 200) =>
     new LocalMachineDriver({
       ...{ dir, tag: homeTag(dir), images: join(dir, 'images-of-the-operator'), taps: null, cgroups: null },
-      ...{ log: testLog, runRoot: join(dir, 'run'), accelerator: 'tcg' as const, graceMs: 200 },
+      ...{ log: testLog, runRoot: join(dir, 'run'), accelerator: 'tcg' as const, graceMs },
     });
   beforeEach(async () => {
     dir = await mkdtemp(join(tmpdir(), 'nebo-vms-'));
@@ -164,6 +164,34 @@ const refOf = (bytes: Buffer) => ({
     // Somebody asks again: it is tried again.
     expect(await driver.power(id, 'start', spec, 1, never)).toMatchObject({ state: 'running' });
   }, 60_000);
+
+  it('a start that overtakes a stop: a guest that is going down already is waited for, and then to be started', async () => {
+    driver = make(10_000);
+    await driver.start();
+    const { id, spec } = await started();
+    const overtaken = new AbortController();
+    const stop = driver.power(id, 'stop', { ...spec, power: 'stopped' }, 1, overtaken.signal);
+    await later(50);
+    overtaken.abort();
+    await expect(stop).rejects.toThrow();
+    // The guest has heard of its end, which takes some seconds.
+    const end = later(5_000).then(() => kill(id));
+    expect(await driver.ensure(id, spec, ioOf(empty))).toMatchObject({ state: 'stopped' });
+    await end;
+    expect(await driver.power(id, 'start', spec, 1, never)).toMatchObject({ state: 'running' });
+  });
+
+  it('one that does not heed the power button runs on when the stop is taken back', async () => {
+    const { id, spec } = await started();
+    const [pids] = [...(await processes()).values()];
+    const overtaken = new AbortController();
+    const stop = driver.power(id, 'stop', { ...spec, power: 'stopped' }, 1, overtaken.signal);
+    await later(50);
+    overtaken.abort();
+    await expect(stop).rejects.toThrow();
+    expect(await driver.ensure(id, spec, ioOf(empty))).toMatchObject({ state: 'running' });
+    expect((await processes()).get(id)).toEqual(pids);
+  });
 
   it('finds processes and folders that nobody knows of, and removes them', async () => {
     const { id, spec } = await started();

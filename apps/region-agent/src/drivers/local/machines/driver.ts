@@ -1,7 +1,7 @@
 import { rename } from 'node:fs/promises';
 import { type BackupFacts, type MachineSpec, type RegionCapacity, type RegionThing } from '@nebo/contracts';
 import { type AgentLog } from '../../../agent-log.js';
-import { settledWithin } from '../../../system/timing.js';
+import { settledWithin, sleep } from '../../../system/timing.js';
 import {
   type EnsureIo,
   type MachineDriver,
@@ -100,6 +100,8 @@ export class LocalMachineDriver implements MachineDriver {
       const known = this.machines.get(id);
       let kept = known ? await this.settled(known) : await this.make(id, spec, io);
       if (known) kept = await this.restored(kept, spec, io);
+      if (spec.power === 'running' && kept.wanted === 'stopped' && this.runner.alive(kept))
+        kept = await this.goingDown(kept, io.signal);
       // QEMU does not resize what it backs up; the next comparison tries again.
       if (spec.disk_gb > kept.disk_gb && !this.backups.has(id))
         kept = await this.grown(kept, spec.disk_gb, io.signal);
@@ -275,6 +277,16 @@ export class LocalMachineDriver implements MachineDriver {
       await runTool(['qemu-img', 'resize', '-q', '-f', 'qcow2', disk, `${disk_gb}G`], signal, 60_000);
     }
     return this.keep({ ...kept, disk_gb });
+  }
+
+  /**
+   * A stop that was taken back, or broken off with its agent, has told the guest to shut down: until that is done the machine
+   * only seems to run. One that does not heed it runs on.
+   */
+  private async goingDown(kept: KeptMachine, signal: AbortSignal): Promise<KeptMachine> {
+    const until = Date.now() + (this.options.graceMs ?? 30_000);
+    while (this.runner.alive(kept) && Date.now() < until) await sleep(100, signal);
+    return this.runner.alive(kept) ? this.keep({ ...kept, wanted: 'running' }) : this.settled(kept);
   }
 
   /** Notices a machine that ended by itself: its guest shut down, or QEMU died. */
