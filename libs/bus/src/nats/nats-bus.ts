@@ -75,7 +75,8 @@ export class NatsBus implements EventBus {
   private link: Link | undefined;
   private linkLost = new AbortController();
   private linkWaiters = new Set<() => void>();
-  private preparing = false;
+  /** Whose stream is looked after now. */
+  private preparing: NatsConnection | undefined;
   private storeId: string | null = null;
   private detail: string;
 
@@ -237,13 +238,17 @@ export class NatsBus implements EventBus {
 
   /** Makes sure of the stream, then opens a new link. Repeats until it works or the connection is lost again. */
   private async prepare(connection: NatsConnection, why: string): Promise<void> {
-    if (this.preparing) return;
-    this.preparing = true;
+    if (this.preparing === connection) return;
+    this.preparing = connection;
+    // A later connection has its own turn: this one may still sleep when it comes.
+    const isOver = () =>
+      this.stopped.signal.aborted || connection.isClosed() || this.preparing !== connection;
     try {
-      for (let attempt = 1; !this.stopped.signal.aborted && !connection.isClosed(); attempt += 1) {
+      for (let attempt = 1; !isOver(); attempt += 1) {
         try {
           const jsm = await jetstreamManager(connection, { checkAPI: false, timeout: 3_000 });
           const store = await this.ensureStream(jsm);
+          if (isOver()) return;
           if (this.link !== undefined && store === this.storeId) return;
           this.drop(why);
           this.storeId = store;
@@ -253,12 +258,13 @@ export class NatsBus implements EventBus {
           for (const waiter of this.linkWaiters) waiter();
           return;
         } catch (error) {
+          if (isOver()) return;
           this.drop(`JetStream is not ready: ${asError(error).message}`);
           await sleep(backoffMs(attempt, retry), this.stopped.signal);
         }
       }
     } finally {
-      this.preparing = false;
+      if (this.preparing === connection) this.preparing = undefined;
     }
   }
 
