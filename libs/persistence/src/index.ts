@@ -1,3 +1,4 @@
+export * from './away.js';
 export * from './batched-read.js';
 export * from './blob-store.js';
 export * from './migrate.js';

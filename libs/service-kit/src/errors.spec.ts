@@ -63,6 +63,9 @@ describe('error answers', () => {
     [new HttpException('x', 413), 413, 'payload_too_large'],
     [Object.assign(new Error('x'), { statusCode: 400 }), 400, 'bad_request'],
     [new HttpException('x', 418), 500, 'internal_error'],
+    [Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }), 503, 'unavailable'],
+    [Object.assign(new Error('the database system is starting up'), { code: '57P03' }), 503, 'unavailable'],
+    [Object.assign(new Error('a row is there already'), { code: '23505' }), 500, 'internal_error'],
     [null, 500, 'internal_error'],
     ['text', 500, 'internal_error'],
   ])('%p is %i %s', (error, status, code) => {

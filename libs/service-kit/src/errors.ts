@@ -1,3 +1,5 @@
+import { isDatabaseAway } from '@nebo/persistence';
+
 /** One wrong field of a request, in the form that older clients read. */
 export interface FieldError {
   /** `body`, `query` or `path`, then the field. */
@@ -61,6 +63,9 @@ export const billingUnavailable = (cause?: unknown) =>
 export const unavailable = (message: string, cause?: unknown) =>
   new ApiError(503, 'unavailable', message, { cause, headers: { 'retry-after': '5' } });
 
+const databaseAway = (cause: unknown) =>
+  unavailable('a part that the answer needs is away for a moment; try again', cause);
+
 /** 422 for fields, named one by one. */
 export function validationError(detail: FieldError[]): ApiError {
   const first = detail[0];
@@ -103,7 +108,7 @@ const codesByStatus: Record<number, [string, string]> = {
 
 /**
  * Turns anything that was thrown into an answer. What is not an `ApiError` shows its status' standard words; a 5xx shows
- * the request id and nothing of the inside.
+ * the request id and nothing of the inside. A database that is away for a moment is no fault of the request: 503.
  */
 export function errorAnswer(error: unknown, requestId: string): ErrorAnswer {
   const headers: Record<string, string> = { 'content-type': 'application/json; charset=utf-8' };
@@ -125,6 +130,7 @@ export function errorAnswer(error: unknown, requestId: string): ErrorAnswer {
     };
   }
   const status = statusOf(error);
+  if (status === 500 && isDatabaseAway(error)) return errorAnswer(databaseAway(error), requestId);
   const [code, message] = codesByStatus[status] ?? [
     'internal_error',
     'something failed on our side; the request id finds it in the log',
