@@ -21,6 +21,7 @@ import { ControlDoor } from './door/control-door.js';
 import { HookDoor } from './door/hook-door.js';
 import { Cors } from './door/cors.js';
 import { guard, type GuardOptions } from './door/head.js';
+import { OpenStreams } from './door/open-streams.js';
 import { KeyCache } from './keys/key-cache.js';
 import { LeasedRateLimiter, leaseFrom, MemoryRateLimiter, type RateLimiter } from './limits/rate-limiter.js';
 import { DoorMetrics } from './observe/door-metrics.js';
@@ -92,6 +93,7 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
   };
   const form = keyForm(config.text('NEBO_KEY_PREFIX', 'nebo_live_'));
   const inferenceForm = keyForm(config.text('NEBO_INFERENCE_KEY_PREFIX', 'neboai_live_'));
+  const streams = new OpenStreams();
   const control = new ControlDoor({
     table: new OperationTable(contracts.control),
     keys,
@@ -101,6 +103,7 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
     agents: new AgentDoor(peers, targets, signer),
     hooks: new HookDoor(targets, signer),
     operator: new OperatorDoor(masterKey, targets, signer),
+    streams,
     cors: new Cors(config.list('NEBO_CORS_ORIGINS')),
     isControlKey: form.matches,
     own: new OwnAnswers(
@@ -132,6 +135,7 @@ export function createGateway({ runtime, contracts, alone, parts = () => [] }: G
     start: async () => {
       const subscription = await runtime.bus.subscribeAll(keyChanged.subject, (event) => {
         keys.forget((event.data as { hash?: string }).hash ?? null);
+        streams.look();
       });
       unsubscribe = () => subscription.close();
       const bind = config.text('NEBO_BIND', '127.0.0.1');

@@ -20,6 +20,11 @@ const operation = (
   'x-nebo-resource': resource,
 });
 
+const stream = (operationId: string, service: string, permission: string[], resource: string) => ({
+  ...operation(operationId, service, permission, resource),
+  responses: { '200': { content: { 'text/event-stream': {} } } },
+});
+
 /** A small contract with one operation of each sort. */
 export const testContract = {
   info: { title: 'Test', version: '1.0.0' },
@@ -43,7 +48,7 @@ export const testContract = {
       delete: operation('delete_app_by_id', 'apps-builder', ['app:delete'], 'app'),
     },
     '/apps/{app_id}/deployments': { post: operation('deployments', 'apps-builder', ['app:update'], 'app') },
-    '/apps/{app_id}/builds/{build_id}/logs': { get: operation('logs', 'apps-builder', ['app:read'], 'app') },
+    '/apps/{app_id}/builds/{build_id}/logs': { get: stream('logs', 'apps-builder', ['app:read'], 'app') },
   },
 } as unknown as DocumentedContract;
 

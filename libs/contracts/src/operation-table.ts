@@ -13,6 +13,8 @@ export interface TableOperation {
   isPublic: boolean;
   /** A list below a parent of the path: the service filters it. */
   isList: boolean;
+  /** The answer is a stream of events. */
+  isStream: boolean;
   /** Parameter names from left to right. */
   parameters: string[];
 }
@@ -83,6 +85,9 @@ export class OperationTable {
       isPublic: operation['x-nebo-public'] ?? false,
       isList: Object.values(operation.responses ?? {}).some((response) =>
         response.content?.['application/json']?.schema?.$ref?.includes('/Page_'),
+      ),
+      isStream: Object.values(operation.responses ?? {}).some(
+        ({ content }) => content?.['text/event-stream'] !== undefined,
       ),
       parameters,
     };

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { identityHeader, type KeyIdentity, type OperationTable } from '@nebo/contracts';
+import { identityHeader, type KeyIdentity, type OperationTable, type TableOperation } from '@nebo/contracts';
 import { ApiError, type Targets, unauthorized, unknownOperation } from '@nebo/service-kit';
 import type { AgentDoor } from '../agents/agent-door.js';
 import type { KeyCache } from '../keys/key-cache.js';
@@ -11,6 +11,7 @@ import { writeError } from './answers.js';
 import { bearerOf } from './bearer.js';
 import type { Cors } from './cors.js';
 import type { HookDoor } from './hook-door.js';
+import type { OpenStreams } from './open-streams.js';
 import { stripInternalHeaders, takeRequestId } from './request-id.js';
 
 /** What the control door works with. */
@@ -26,6 +27,7 @@ export interface ControlDoorParts {
   hooks: HookDoor;
   operator: OperatorDoor;
   cors: Cors;
+  streams: OpenStreams;
   /** Whether a bearer has the form of a control key (prefix and checksum). */
   isControlKey(key: string): boolean;
   /** The gateway's own answers (`/healthz`, `openapi.json`, `/docs`); false when the path is none of them. */
@@ -97,7 +99,7 @@ export class ControlDoor {
   private async admit(
     request: IncomingMessage,
     response: ServerResponse,
-    operation: Parameters<typeof checkAccess>[1],
+    operation: TableOperation,
     ids: string[],
     away: (cause: unknown) => void,
   ): Promise<void> {
@@ -109,9 +111,23 @@ export class ControlDoor {
     if (!key || key.identity.kind !== 'key') throw unauthorized();
     await this.limit(key.identity, response);
     await checkAccess(key.identity, operation, ids, this.parts.owners);
+    if (operation.isStream) this.parts.streams.watch(response, () => this.mayRead(bearer, operation, ids));
     request.headers[identityHeader] = key.header;
     delete request.headers.authorization;
     this.parts.targets.get(operation.service).forward(request, response, away);
+  }
+
+  /** Whether a stream that has begun may go on. @throws ApiError 503 when that cannot be told now */
+  private async mayRead(bearer: string, operation: TableOperation, ids: string[]): Promise<boolean> {
+    const key = await this.parts.keys.resolve(bearer);
+    if (key?.identity.kind !== 'key') return false;
+    try {
+      await checkAccess(key.identity, operation, ids, this.parts.owners);
+      return true;
+    } catch (error) {
+      if (error instanceof ApiError && error.status < 500) return false;
+      throw error;
+    }
   }
 
   private async limit(identity: KeyIdentity, response: ServerResponse): Promise<void> {
