@@ -34,3 +34,8 @@ export class PrismaService implements OnApplicationShutdown {
 export function isTaken(error: unknown): boolean {
   return (error as { code?: string } | null)?.code === 'P2002';
 }
+
+/** True for a row to be changed that is not there any more. */
+export function isGone(error: unknown): boolean {
+  return (error as { code?: string } | null)?.code === 'P2025';
+}

@@ -27,7 +27,7 @@ import {
 } from '@nebo/service-kit';
 import { AuditService, keyActor } from '../audit/audit.service.js';
 import { asUuid } from '../database/ids.js';
-import { isTaken, PrismaService, type Tx } from '../database/prisma.service.js';
+import { isGone, isTaken, PrismaService, type Tx } from '../database/prisma.service.js';
 import { type Project } from '../generated/prisma/client.js';
 import { nameKey, projectRecord, visibleProjects } from './project.mapper.js';
 
@@ -155,6 +155,8 @@ export class ProjectsService {
           },
         })
         .catch((error: unknown) => {
+          // A deletion under way was waited for.
+          if (isGone(error)) throw notFound();
           throw isTaken(error) ? nameTaken(body.name!) : error;
         });
       await this.audit.write(prismaSql(tx), {

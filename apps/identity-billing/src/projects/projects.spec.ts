@@ -170,6 +170,22 @@ describe('projects', () => {
     expect((await billing.api('DELETE', `projects/${id}`, as)).status).toBe(404);
   });
 
+  it('404 for a PATCH whose project is deleted meanwhile', async () => {
+    const { as, project_id } = await billing.account();
+    const other = await billing.connect();
+    try {
+      await other.query('begin');
+      await other.query('delete from project where id = $1', [project_id]);
+      const patch = billing.api('PATCH', `projects/${project_id}`, as, { name: 'late' });
+      const waits = `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query ilike '%update%project%'`;
+      while ((await billing.sql(waits)).length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+      await other.query('commit');
+      expect(await patch).toMatchObject({ status: 404, body: { error: { code: 'not_found' } } });
+    } finally {
+      other.release();
+    }
+  });
+
   it('while a project is being deleted nobody is told that something can be put into it', async () => {
     const { as } = await billing.account();
     const { id } = (await create(as, { name: 'contested' })).body;
