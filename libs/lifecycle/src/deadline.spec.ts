@@ -114,6 +114,37 @@ describe('deadlines', () => {
     await untilRows(schema.db, [other!], 'error', (row) => row.state === 'error');
   });
 
+  it('a worker that was killed in the first step leaves a last look, but not one after the other', async () => {
+    class Killed extends ThingLifecycle {
+      @State({ deadline: 100, onMissed: 'error' })
+      async provisioning() {
+        return this.go('active');
+      }
+      @State()
+      active() {
+        return this.wait();
+      }
+      @State()
+      error() {
+        return this.wait();
+      }
+    }
+    const [once, twice] = await makeThings(schema.db, 2, 'provisioning');
+    for (const [id, attempt] of [
+      [once!, 1],
+      [twice!, 2],
+    ] as const)
+      await schema.db.query(
+        `update lifecycle set attempt = $2::int, lease_owner = 'killed', lease_until = now() - interval '1 second'
+         where id = $1::uuid`,
+        [id, attempt],
+      );
+    await pause(150);
+    await work(new Killed());
+    await untilRows(schema.db, [once!], 'active', (row) => row.state === 'active');
+    await untilRows(schema.db, [twice!], 'error', (row) => row.state === 'error');
+  });
+
   it.each([
     [minutes(20), '20 min'],
     [hours(2), '2 h'],

@@ -81,8 +81,10 @@ class Step {
   }
 
   async run(read: unknown): Promise<Stepped> {
-    // A state that waited gets a last look at its subject after its deadline; one that only failed has had its tries.
-    if (this.deadlineLeft() <= 0 && this.claim.attempt > 1) return this.missed(this.claim.reason, false);
+    // A state that waited, or whose worker was killed in its first try, gets a last look at its subject after its deadline; one
+    // that only failed has had its tries.
+    const tries = this.claim.attempt - (this.claim.orphaned ? 1 : 0);
+    if (this.deadlineLeft() <= 0 && tries > 1) return this.missed(this.claim.reason, false);
     let outcome: Outcome;
     try {
       const subject = read === undefined ? await this.lifecycle.load(this.parts.reads, this.claim.id) : read;

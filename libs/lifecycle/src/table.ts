@@ -16,6 +16,8 @@ export interface Claim {
   fence: bigint;
   wakes: bigint;
   attempt: number;
+  /** Whether the worker before neither wrote the end of its step nor gave the lease back: it was killed, say. */
+  orphaned: boolean;
   enteredAt: Date;
   /** Milliseconds in this state at the time of reading, by PostgreSQL's clock. */
   ageMs: number;
@@ -127,7 +129,7 @@ export async function claim(
 ): Promise<Taken> {
   const rows = await sql.query<Claim & { kind: string | null; leftMs: number | null }>(
     `with due as materialized (
-       select kind, id from lifecycle
+       select kind, id, lease_owner is not null as orphaned from lifecycle
        where ended_at is null and run_at <= now() and (lease_until is null or lease_until < now())
          and kind = any($1::text[])
        order by run_at limit $2::int for update skip locked
@@ -135,7 +137,7 @@ export async function claim(
        update lifecycle l set fence = l.fence + 1, attempt = l.attempt + 1, lease_owner = $3::text,
          lease_until = now() + ${ms('$4')}
        from due where l.kind = due.kind and l.id = due.id
-       returning l.kind, l.id, l.state, l.fence, l.wakes, l.attempt, l.entered_at as "enteredAt", l.reason,
+       returning l.kind, l.id, l.state, l.fence, l.wakes, l.attempt, due.orphaned, l.entered_at as "enteredAt", l.reason,
          (extract(epoch from now() - l.entered_at) * 1000)::float8 as "ageMs"
      ), next as (
        select run_at from lifecycle l
@@ -249,7 +251,7 @@ export async function writeGo(
     `update lifecycle set state = $4::text, entered_at = now(), deadline_at = now() + ${ms('$5')},
        attempt = 1, reason = $6::text, lease_until = clock_timestamp() + ${ms('$7')}, fence = fence + $8::int
      ${mine}
-     returning kind, id, state, fence, wakes, attempt, entered_at as "enteredAt", reason, 0::float8 as "ageMs"`,
+     returning kind, id, state, fence, wakes, attempt, false as orphaned, entered_at as "enteredAt", reason, 0::float8 as "ageMs"`,
     [next.state, next.deadlineMs, next.reason, next.leaseMs, next.newFence ? 1 : 0],
   );
 }
