@@ -71,7 +71,9 @@ export class Nebo {
     child.stderr!.on('data', keep);
     await until(async () => {
       if (child.exitCode !== null) throw new Error(`Nebo ended with ${child.exitCode}:\n${this.output}`);
-      const answer = await fetch(`http://127.0.0.1:${this.env.NEBO_API_PORT}/healthz`).catch(() => null);
+      const answer = await fetch(
+        `http://${this.env.NEBO_BIND ?? '127.0.0.1'}:${this.env.NEBO_API_PORT}/healthz`,
+      ).catch(() => null);
       return answer?.status === 200;
     }, 60_000).catch((error: Error) => {
       child.kill('SIGKILL');

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { Nebo, root, run, until } from '../harness/nebo.js';
@@ -101,6 +101,22 @@ describe('starting and stopping', () => {
     }
   });
 
+  it('on an address of its own the doors are told as they are, and agent and operator find them there', async () => {
+    const nebo = await Nebo.start({ NEBO_BIND: '127.0.0.2' });
+    try {
+      expect(nebo.credentials.base_url).toMatch(/^http:\/\/127\.0\.0\.2:/);
+      const answer = await fetch(`${nebo.credentials.base_url}/account`, {
+        headers: { authorization: `Bearer ${nebo.credentials.accounts[0]!.api_key}` },
+      });
+      expect(answer.status).toBe(200);
+      // Its agent says so much when it has taken the region.
+      await until(async () => (await nebo.admin('region', 'list')).data[0].capacity !== null, 10_000, 200);
+      expect(nebo.output).not.toContain('does not answer');
+    } finally {
+      await nebo.dispose();
+    }
+  });
+
   it('two installations run side by side', async () => {
     const [one, two] = await Promise.all([Nebo.start(), Nebo.start()]);
     try {
@@ -133,6 +149,10 @@ describe('starting and stopping', () => {
     await oneLine({}, /port \d+ is taken; choose another with NEBO_EDGE_PORT/);
     await new Promise<void>((resolve) => squatter.close(() => resolve()));
     await oneLine({ NEBO_API_PORT: 'http' }, /NEBO_API_PORT must be a whole number/);
+    await oneLine({ NEBO_BIND: '192.0.2.7' }, /NEBO_BIND: 192\.0\.2\.7 is no address of this machine/);
+    renameSync(join(nebo.home, 'master.key'), join(nebo.home, 'kept.key'));
+    await oneLine({}, /master\.key is not there, and nothing else opens the database/);
+    renameSync(join(nebo.home, 'kept.key'), join(nebo.home, 'master.key'));
     await oneLine({ NEBO_RATE_LIMIT: 'many' }, /NEBO_RATE_LIMIT must look like/);
     await oneLine({ NEBO_INFERENCE_CONFIG: '/no/such/file.yaml' }, /\/no\/such\/file\.yaml/);
     rmSync(join(nebo.home, 'postgres/global'), { recursive: true });

@@ -11,6 +11,7 @@ import {
   type LocalCommand,
   localCommands,
 } from './admin-commands.js';
+import { reachableHost } from './before-start.js';
 import { readCredentials } from './credentials.js';
 import { operatorTokenOf } from './operator-token.js';
 
@@ -44,7 +45,7 @@ function apiUrl(config: Config): string {
     : readCredentials(config.text('NEBO_HOME', '.nebo'))?.base_url;
   // The same variable is the address with `/v1` for `nebo`.
   return config
-    .text('NEBO_API_URL', known ?? `http://127.0.0.1:${config.port('NEBO_API_PORT', 4000)}`)
+    .text('NEBO_API_URL', known ?? `http://${reachableHost(config)}:${config.port('NEBO_API_PORT', 4000)}`)
     .replace(/\/v1\/*$/, '');
 }
 

@@ -1,4 +1,3 @@
-import { createServer } from 'node:net';
 import { mkdirSync } from 'node:fs';
 import { committedContracts, createGateway } from '@nebo/api-gateway';
 import { Publisher } from '@nebo/dns';
@@ -20,6 +19,7 @@ import {
 import { startEmbeddedPostgres } from '@nebo/embedded-postgres';
 import type { Logger } from 'pino';
 import { startAgent } from './agent.js';
+import { checkMasterKey, checkPorts, reachableHost } from './before-start.js';
 import type { Credentials } from './credentials.js';
 import { ensureDemo } from './demo-account.js';
 import { takeHome } from './home-lock.js';
@@ -42,15 +42,6 @@ export interface Installation {
 
 type Stop = () => Promise<unknown> | void;
 
-/** Ports that people address, with their settings. */
-const ports = [
-  ['NEBO_API_PORT', 4000],
-  ['NEBO_AI_PORT', 4001],
-  ['NEBO_EDGE_PORT', 8080],
-  ['NEBO_EDGE_TLS_PORT', 8443],
-  ['NEBO_DNS_PORT', 5354],
-] as const;
-
 /**
  * Starts PostgreSQL, all services, gateway, agent and edge in this process and makes the demo account.
  * @throws Error with one sentence for the user: a port is taken, a setting is wrong, the data folder is broken or in use
@@ -71,6 +62,7 @@ export async function startInstallation({
     await checkPorts(config);
     mkdirSync(home, { recursive: true, mode: 0o711 });
     stops.push(takeHome(home));
+    checkMasterKey(config, home);
     const masterKey = masterKeyOf(config);
     const adminUrl = await database(config, home, masterKey.rolePassword('postgres'), stops, onStep);
     const bus = await busFrom(config, log);
@@ -85,23 +77,6 @@ export async function startInstallation({
   } catch (error) {
     await stop();
     throw error;
-  }
-}
-
-/** Two ports in use are found before anything is made. */
-async function checkPorts(config: Config): Promise<void> {
-  const bind = config.text('NEBO_BIND', '127.0.0.1');
-  for (const [setting, fallback] of ports) {
-    const port = config.port(setting, fallback);
-    if (port === 0) continue;
-    await new Promise<void>((resolve, reject) => {
-      const probe = createServer();
-      probe.once('error', (error: NodeJS.ErrnoException) => {
-        const why = error.code === 'EADDRINUSE' ? 'is taken' : `cannot be used (${error.code})`;
-        reject(new Error(`port ${port} ${why}; choose another with ${setting}`));
-      });
-      probe.listen(port, bind, () => probe.close(() => resolve()));
-    });
   }
 }
 
@@ -160,7 +135,8 @@ async function openDoors(
 
   onStep('starting region agent and edge');
   // First, and so stopped last: the edge lets requests end on replicas that still run.
-  const agent = await startAgent(runtime, peers, `http://127.0.0.1:${apiPort}`);
+  const here = reachableHost(config);
+  const agent = await startAgent(runtime, peers, `http://${here}:${apiPort}`);
   stops.push(() => agent.stop());
   ready('region-agent');
   const edge = createEdge({
@@ -177,11 +153,11 @@ async function openDoors(
   ready('edge');
 
   const { credentials, aside } = await ensureDemo(home, peers, {
-    base_url: `http://127.0.0.1:${apiPort}/v1`,
-    ai_url: `http://127.0.0.1:${aiPort}`,
-    edge_url: `http://127.0.0.1:${port}`,
-    edge_tls_url: `https://127.0.0.1:${tlsPort}`,
-    dns_address: `127.0.0.1:${running.get('dns')!.app.get(Publisher).port}`,
+    base_url: `http://${here}:${apiPort}/v1`,
+    ai_url: `http://${here}:${aiPort}`,
+    edge_url: `http://${here}:${port}`,
+    edge_tls_url: `https://${here}:${tlsPort}`,
+    dns_address: `${reachableHost(config, 'NEBO_DNS_BIND')}:${running.get('dns')!.app.get(Publisher).port}`,
   });
   ready('demo account');
   return { credentials, notes: [...demoNotes(aside), ...agent.notes, ...modelNotes(config)] };
