@@ -74,6 +74,15 @@ const catalogue = (path: string, body: Record<string, unknown>): AdminRequest =>
 const numberOf = (text: string | undefined): number | string | undefined =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : text;
 
+/** @throws RangeError naming the option */
+function jsonOf(option: string, text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    throw new RangeError(`--${option} must be JSON`);
+  }
+}
+
 const keyVerb = (path: string, help: string): AdminCommand => ({
   usage: '--key ID',
   help,
@@ -129,7 +138,7 @@ export const adminCommands: Readonly<Record<string, AdminCommand>> = {
         actions: list(actions),
         resources: list(resources),
         projects: list(projects),
-        policy: policy === undefined ? undefined : (JSON.parse(policy) as unknown),
+        policy: policy === undefined ? undefined : jsonOf('policy', policy),
       }),
   },
   'key revoke': keyVerb('/key-revoke', 'ends an API key at once'),
@@ -153,7 +162,7 @@ export const adminCommands: Readonly<Record<string, AdminCommand>> = {
   'inference-key enable': keyVerb('/inference-key-enable', 'lets a disabled inference key work again'),
   'price list': {
     usage: '[--prefix P]',
-    help: 'prices in force, 10⁻⁹ rubles per unit',
+    help: 'prices in force, in rubles per their unit',
     options: ['prefix'],
     required: [],
     request: ({ prefix }) => ({

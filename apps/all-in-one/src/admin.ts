@@ -64,22 +64,18 @@ async function runLocal(command: LocalCommand, args: string[]): Promise<void> {
 async function run(words: string[]): Promise<void> {
   const local = Object.hasOwn(localCommands, words[0] ?? '') ? localCommands[words[0]!] : undefined;
   if (local) return runLocal(local, words.slice(1));
-  const name = Object.keys(adminCommands).find((candidate) =>
-    `${words.slice(0, 2).join(' ')}`.startsWith(candidate),
-  );
-  if (!name)
-    throw new UsageError(
-      words.length === 0 ? 'a command is needed' : `there is no command "${words.slice(0, 2).join(' ')}"`,
-    );
+  const name = words.slice(0, 2).join(' ');
+  if (!Object.hasOwn(adminCommands, name))
+    throw new UsageError(words.length === 0 ? 'a command is needed' : `there is no command "${name}"`);
   const command = adminCommands[name]!;
-  const given = readOptions(command, words.slice(name.split(' ').length));
+  const given = readOptions(command, words.slice(2));
   const config = new Config();
   const operator = new Operator(
     apiUrl(config),
     asked(() => operatorTokenOf(config)),
   );
   const uploaded = command.upload ? await operator.upload(uploadOf(command, given)) : undefined;
-  const result = await operator.send(command.request(given, uploaded));
+  const result = await operator.send(asked(() => command.request(given, uploaded)));
   process.stdout.write(`${JSON.stringify(Array.isArray(result) ? { data: result } : result)}\n`);
 }
 
@@ -164,6 +160,12 @@ function messageOf(text: string): string {
   }
 }
 
+// A reader that has enough (`| head`) is no error; an answer that cannot be written is one, in one line.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(0);
+  process.stderr.write(`admin: ${error.message}\n`);
+  process.exit(1);
+});
 try {
   const words = process.argv.slice(2);
   if (words[0] === '--help' || words[0] === '-h' || words[0] === 'help') process.stdout.write(usage());
