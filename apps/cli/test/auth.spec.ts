@@ -132,6 +132,20 @@ describe('profiles', () => {
     expect((await bench.run(['project', 'use', 'blo'], { env: bare })).code).toBe(5);
   });
 
+  test('without a key, and with a wrong one, the next step is one that exists: no panel is promised', async () => {
+    const said = [
+      await bench.run(['whoami'], { env: bare }),
+      await bench.run(['whoami'], { env: { NEBO_API_KEY: 'nebo_live_of_nobody' } }),
+      await bench.run(['key']),
+    ];
+    expect(said.map(({ code }) => code)).toEqual([3, 3, 0]);
+    for (const { stderr } of said) expect(stderr).toContain('npm run -s admin -- key create');
+    for (const { stderr } of said.slice(0, 2)) {
+      expect(stderr).toContain('.nebo/credentials.json');
+      expect(stderr).not.toContain('panel');
+    }
+  });
+
   test('nebo key prints the address of the panel', async () => {
     expect((await bench.run(['key'])).stdout).toBe(bench.api.url.replace(/v1$/, '') + '\n');
   });

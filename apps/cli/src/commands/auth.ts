@@ -33,7 +33,7 @@ export const auth: GroupSpec = {
       usage: 'logout',
       summary: 'forget the key of a profile',
       example: 'nebo auth logout --profile work',
-      notes: 'The key itself stays valid: revoke it in the panel.',
+      notes: 'The key itself stays valid: the operator revokes it.',
       run: logout,
     },
     {
@@ -56,7 +56,7 @@ async function login(ctx: Context, withKey: boolean): Promise<void> {
   let key: string;
   if (withKey) key = (await readAll(ctx.io.stdin)).trim();
   else if (ctx.prompts.possible) {
-    ctx.talk.notice(`Address: ${apiUrl}. A key is made in the panel: ${new URL(apiUrl).origin}/`);
+    ctx.talk.notice(`Address: ${apiUrl}. The operator makes keys; npm start tells that of its demo account.`);
     key = await ctx.prompts.askHidden('Key (hidden): ');
   } else
     throw missing(
@@ -111,7 +111,7 @@ async function logout(ctx: Context): Promise<void> {
   delete found.api_key;
   await writeConfig(path, config);
   ctx.talk.notice(
-    `The key of profile "${profileName}" is forgotten here. It stays valid until it is revoked in the panel.`,
+    `The key of profile "${profileName}" is forgotten here. It stays valid until the operator revokes it.`,
   );
 }
 

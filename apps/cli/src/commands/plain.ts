@@ -18,14 +18,16 @@ export const versionCommand: CommandSpec = {
   },
 };
 
-/** `nebo key`: keys are minted in the panel, where a person signs in. */
+/** `nebo key`: keys are minted where a person signs in, by the operator's command as long as there is no panel. */
 export const key: CommandSpec = {
   usage: 'key',
-  summary: 'where keys are made: the address of the panel',
+  summary: 'where keys are made',
   example: 'nebo key',
   async run(ctx) {
     const { apiUrl } = await ctx.account();
-    ctx.talk.notice('Keys are made and revoked in the panel, under Account, API keys:');
+    ctx.talk.notice(
+      'The operator makes and ends keys: npm run -s admin -- key create, key revoke. The panel, once there is one:',
+    );
     ctx.print.line(`${new URL(apiUrl).origin}/`);
   },
 };

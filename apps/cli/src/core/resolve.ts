@@ -70,7 +70,7 @@ export async function needProject(ctx: Context, withLink = true): Promise<string
   if (projects.length === 0)
     throw missing(
       'project',
-      '--project NAME (or NEBO_PROJECT). The key sees no project; one is made in the panel',
+      '--project NAME (or NEBO_PROJECT). The key sees no project; one is made with: nebo project create NAME',
     );
   if (projects.length === 1) {
     ctx.talk.notice(`Project: ${projects[0]!.name} (the only one)`);

@@ -4,7 +4,7 @@ import { CliError } from '../core/errors.js';
 import { exitCodes } from '../core/exit-codes.js';
 import { maskedKey } from '../core/settings.js';
 import { type Talk } from '../core/talk.js';
-import { failureOf, unreachable } from './failures.js';
+import { failureOf, keyHint, unreachable } from './failures.js';
 import { bodyText, broken, ConnectionBroken, Transport, type WireBody } from './transport.js';
 
 export type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
@@ -186,7 +186,7 @@ export class ApiClient {
     const { key, talk, version, idleMs } = this.options;
     if (key === null) {
       throw new CliError(exitCodes.key, 'no_key', `There is no key for ${this.apiUrl}`, {
-        hint: 'Log in with "nebo auth login", or set NEBO_API_KEY. Keys are made in the panel.',
+        hint: keyHint,
       });
     }
     const url = this.urlOf(call);

@@ -36,10 +36,14 @@ function readBody(text: string): ErrorText {
   return found;
 }
 
+/** What to do without a key that is good. There is no panel yet: the operator's commands stand in for it. */
+export const keyHint =
+  'Log in with "nebo auth login", or set NEBO_API_KEY. The operator makes keys: npm run -s admin -- key create. npm start tells the key of its demo account, and .nebo/credentials.json holds it.';
+
 const hints: Readonly<Record<number, string>> = {
-  401: 'Log in with "nebo auth login", or set NEBO_API_KEY. Keys are made in the panel.',
-  402: '"nebo balance" shows what is left. Money is paid in in the panel.',
-  403: '"nebo whoami" shows what the key may do. Its policy is changed in the panel.',
+  401: keyHint,
+  402: '"nebo balance" shows what is left. The operator pays money in: npm run -s admin -- account topup.',
+  403: '"nebo whoami" shows what the key may do. The operator makes keys with other rights: npm run -s admin -- key create.',
   405: 'The server knows the path but not the method: it may be older or newer than this nebo.',
   413: 'Leave files out with .neboignore ("nebo deploy --dry-run" lists what goes in), or deploy from git.',
 };
