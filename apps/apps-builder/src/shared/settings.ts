@@ -75,7 +75,8 @@ export class Settings {
     this.edgeSeenMs = config.int('NEBO_EDGE_SEEN_MS', 45_000, { min: 35_000, max: 600_000 });
     this.keepAliveMs = config.int('NEBO_KEEP_ALIVE_MS', 15_000, { min: 10 });
     const port = config.int('NEBO_API_PORT', 4000, { max: 65_535 });
-    this.publicUrl = config.text('NEBO_PUBLIC_URL', `http://127.0.0.1:${port}`).replace(/\/+$/, '');
+    const publicUrl = config.url('NEBO_PUBLIC_URL', `http://127.0.0.1:${port}`, ['https:', 'http:']);
+    this.publicUrl = publicUrl.replace(/\/+$/, '');
     this.jobLateMs = config.int('NEBO_JOB_LATE_MS', 60_000, { min: 1_000, max: 3_600_000 });
     this.hookBytes = config.int('NEBO_HOOK_MAX', 8 * 1024 * 1024, { min: 1 });
     const addresses = config.list('NEBO_EDGE_ADDRESSES').map((text) => text.toLowerCase());
