@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
-import { startEmbeddedPostgres } from './embedded.js';
+import { initFailure, startEmbeddedPostgres } from './embedded.js';
 
 describe('embedded PostgreSQL', () => {
   const home = mkdtempSync(join(tmpdir(), 'nebo-embedded-'));
@@ -43,6 +43,22 @@ describe('embedded PostgreSQL', () => {
       /PostgreSQL does not start on .*postgres: /,
     );
     rmSync(folder, { recursive: true });
+  });
+
+  it('a data folder that could not be made is told with its reason, such as a full disk', () => {
+    const full = [
+      'Command failed: /usr/bin/setpriv /opt/initdb -D /data',
+      '2026-11-22 18:47:09.660 UTC [14812] FATAL:  could not extend file "base/1/2691": No space left on device',
+      '2026-11-22 18:47:09.660 UTC [14812] HINT:  Check free disk space.',
+      'child process exited with exit code 134',
+      'initdb: removing contents of data directory "/data"',
+      '',
+    ];
+    expect(initFailure(full.join('\n'))).toBe('could not extend file "base/1/2691": No space left on device');
+    const closed =
+      'Command failed: initdb\ninitdb: error: could not access directory "/data": Permission denied\n';
+    expect(initFailure(closed)).toBe('could not access directory "/data": Permission denied');
+    expect(initFailure('spawn initdb ENOENT')).toBe('spawn initdb ENOENT');
   });
 
   it('does not mistake another process with the same number for its server', async () => {

@@ -72,12 +72,22 @@ async function createData(
   } catch (error) {
     await rm(data, { recursive: true, force: true });
     throw new Error(
-      `PostgreSQL could not make its data folder ${data}: ${(error as Error).message.split('\n').at(-1)}`,
+      `PostgreSQL could not make its data folder ${data}: ${initFailure((error as Error).message)}`,
       { cause: error },
     );
   } finally {
     await rm(passwordFile, { force: true });
   }
+}
+
+/** The sentence that says why initdb failed, of all that it has said: the first fault, not its goodbye. @param said its stderr */
+export function initFailure(said: string): string {
+  const lines = said
+    .split('\n')
+    .map((line) => line.trim())
+    .filter(Boolean);
+  const fault = lines.find((line) => /(?:FATAL|ERROR|error): /.test(line));
+  return fault?.replace(/^.*?(?:FATAL|ERROR|error): +/, '') ?? lines.at(-1) ?? 'initdb failed';
 }
 
 /** Ends the server of an earlier process that was killed; PostgreSQL itself clears a stale pid file. */
