@@ -192,7 +192,10 @@ try {
   await otherFormats(credentials);
   await ledger(credentials, before);
   title('Done. Clean up with:');
-  console.log(`   npm run -s nebo -- api -X DELETE /apps/${app.id}`);
+  const { base_url, accounts } = credentials;
+  console.log(
+    `   NEBO_API_URL=${base_url} NEBO_API_KEY=${accounts[0].api_key} npm run -s nebo -- api -X DELETE /apps/${app.id}`,
+  );
 } catch (error) {
   console.error(`\ndemo: ${error.message}`);
   process.exitCode = 1;
