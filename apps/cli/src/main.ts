@@ -28,7 +28,21 @@ async function main(): Promise<void> {
   ]);
   process.exitCode = code;
   // What is still in the pipe is written before the end; open handles must not delay it.
-  io.stdout.write('', () => process.exit(code));
+  io.stdout.write('', (error) => {
+    // An answer that was not written comes back here first, before its stream tells.
+    if (error && code === exitCodes.done) unwritten(process.stdout.errored ?? error);
+    process.exit(code);
+  });
+}
+
+/**
+ * Ends a run whose answer could not be written, to a full disk say. A reader that has enough (`nebo app list | head`) closes the
+ * pipe: that is no error and nothing is said.
+ */
+function unwritten(error: NodeJS.ErrnoException): never {
+  if (error.code === 'EPIPE') process.exit(exitCodes.done);
+  process.stderr.write(`error: the answer could not be written: ${error.message}\n`);
+  process.exit(exitCodes.failed);
 }
 
 /** Each stream is opened when it is first read, since that takes milliseconds and most commands need one of them. */
@@ -40,10 +54,7 @@ function openStreams(): Io {
       return process.stdin;
     },
     get stdout() {
-      // A reader that has enough (`nebo app list | head`) closes the pipe: that is no error and nothing is said.
-      const closed = (error: NodeJS.ErrnoException) =>
-        process.exit(error.code === 'EPIPE' ? exitCodes.done : exitCodes.failed);
-      return (out ??= process.stdout.on('error', closed) as NodeJS.WriteStream);
+      return (out ??= process.stdout.on('error', unwritten) as NodeJS.WriteStream);
     },
     get stderr() {
       // Nobody reads what is said: the work goes on.

@@ -1,4 +1,5 @@
-import { spawn } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
 import { Bench, main, rows } from './nebo.js';
 
 describe('what stands on stdout and stderr', () => {
@@ -140,6 +141,27 @@ describe('what stands on stdout and stderr', () => {
     );
     expect(stderr).not.toContain(bench.api.key);
   });
+
+  test.each(['version', '-o json api --list', '--help'])(
+    'an answer that does not fit on the disk is no success: %s',
+    (words) => {
+      const full = openSync('/dev/full', 'w');
+      try {
+        const ran = spawnSync(process.execPath, [main(), ...words.split(' ')], {
+          cwd: bench.work,
+          env: bench.environment(),
+          stdio: ['ignore', full, 'pipe'],
+          encoding: 'utf8',
+        });
+        expect([ran.status, ran.stderr]).toEqual([
+          1,
+          expect.stringMatching(/^error: the answer.*ENOSPC.*\n$/),
+        ]);
+      } finally {
+        closeSync(full);
+      }
+    },
+  );
 
   test('a closed pipe ends silently', async () => {
     seed(20_000);
