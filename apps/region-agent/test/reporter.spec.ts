@@ -51,7 +51,7 @@ describe('observations', () => {
       close: () => Promise.resolve(),
     };
     const parts = {
-      ...{ reporter, places: new Places(1), log: silentLog, blobs: {} },
+      ...{ reporter, places: new Places(1), log: silentLog, blobs: () => ({}) },
       shipper: { open: () => Promise.resolve(writer) },
       driver: { isolated: true, build: () => Promise.resolve({ state: 'success', facts: { stack: 'x' } }) },
       outcomes: {
