@@ -55,6 +55,8 @@ class BackController {
   }
 }
 
+const isOfEvent = ({ name }: ExportedSpan): boolean => name.startsWith('event ');
+
 const heard: { name: string; trace: string | null; active: string | null }[] = [];
 
 @Module({ controllers: [FrontController] })
@@ -91,6 +93,8 @@ describe('what a process shows of itself', () => {
   beforeAll(async () => {
     receiver = await startOtlpReceiver();
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url };
+    // The SDK reads this one from the process alone: spans are sent soon after their ends.
+    process.env['OTEL_BSP_SCHEDULE_DELAY'] = '50';
     telemetry = await startTelemetry({ service: 'nebo', env });
     nebo = await startServices({ databaseUrl: await freshDatabase(), definitions, env });
   }, 60_000);
@@ -121,6 +125,9 @@ describe('what a process shows of itself', () => {
     for (let waited = 0; heard.length === 0 && waited < 5_000; waited += 20)
       await new Promise((resolve) => setTimeout(resolve, 20));
     expect(heard).toHaveLength(1);
+    // The span of an event ends when its transaction has, which is after its handler.
+    for (let waited = 0; !receiver.spans.some(isOfEvent) && waited < 5_000; waited += 20)
+      await new Promise((resolve) => setTimeout(resolve, 20));
     await telemetry.shutdown();
 
     const span = (name: string): ExportedSpan => {
