@@ -21,8 +21,7 @@ try {
     ),
   );
   const stop = () => split.stop().then(() => process.exit(0));
-  process.on('SIGINT', stop);
-  process.on('SIGTERM', stop);
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, stop);
 } catch (error) {
   console.error(`start:split: ${error.message}`);
   process.exit(1);

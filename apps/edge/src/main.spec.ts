@@ -207,6 +207,20 @@ describe('the process', () => {
     http.globalAgent.destroy();
   }, 90_000);
 
+  it('a closed terminal ends it in order, though nobody reads any more what it says', async () => {
+    const { child, output, exit } = start({
+      NEBO_HOME: await cleanup.folder(),
+      NEBO_EDGE_PORT: '0',
+      NEBO_EDGE_TLS_PORT: '0',
+    });
+    // It says that it has no control plane; after that it listens.
+    await until(() => output().includes('NEBO_WAKE'), 30_000);
+    child.stdout!.destroy();
+    child.stderr!.destroy();
+    child.kill('SIGHUP');
+    expect(await exit).toBe(0);
+  }, 60_000);
+
   it.each([
     [{ NEBO_EDGE_PORT: 'eighty' }, 'NEBO_EDGE_PORT'],
     [{ NEBO_APPS_DOMAIN: 'a b' }, 'NEBO_APPS_DOMAIN'],

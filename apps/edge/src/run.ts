@@ -11,7 +11,7 @@ import { HttpWakeDesk } from './wake/http-desk.js';
 /** The whole stop ends before this, come what may: 10 s is what an operator waits (design.md section 7). */
 const STOP_MS = 9_500;
 
-/** Starts an edge from the environment and stops it on SIGTERM and SIGINT. For `main.ts`. */
+/** Starts an edge from the environment and stops it on SIGTERM, SIGINT and SIGHUP (a closed terminal). For `main.ts`. */
 export async function runEdge(logger: EdgeLogger, onAccess: AccessHook): Promise<Edge> {
   const settings = edgeSettings();
   if (settings.appsBuilderUrl === null) {
@@ -43,8 +43,7 @@ export async function runEdge(logger: EdgeLogger, onAccess: AccessHook): Promise
       },
     );
   };
-  process.on('SIGTERM', stop);
-  process.on('SIGINT', stop);
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, stop);
   await edge.start();
   return edge;
 }

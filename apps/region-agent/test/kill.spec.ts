@@ -56,6 +56,13 @@ describe('kill -9 of the agent', () => {
     return child;
   };
   const home = () => join(work, 'region-agent');
+  it('a closed terminal is a stop in order', async () => {
+    const agent = start('simulated');
+    await eventually(() => plane.epoch === 1);
+    agent.kill('SIGHUP');
+    expect(await new Promise((resolve) => agent.once('exit', resolve))).toBe(0);
+  }, 60_000);
+
   const hello = async (id: string) => {
     const facts = plane.latest(id)!.facts as unknown as ReplicaFacts;
     return (await (await fetch(`http://${facts.host}:${facts.port}/`)).json()) as { pid: number };

@@ -27,9 +27,14 @@ interface Window {
   asking: Promise<void> | undefined;
 }
 
+/** Windows that are kept without a look. */
+const mostOld = 50_000;
+
 /** The quota and what both limiters share: windows by key, and forgetting old ones. */
 abstract class Windows {
   protected readonly windows = new Map<string, Window>();
+  /** At so many windows those that are over are looked for. */
+  private forgetAt = mostOld;
 
   constructor(
     protected readonly quota: number,
@@ -41,11 +46,17 @@ abstract class Windows {
     const start = Math.floor(this.now() / 1000 / this.seconds) * this.seconds;
     let window = this.windows.get(keyId);
     if (!window || window.start !== start) {
-      if (this.windows.size > 50_000) this.windows.clear();
+      if (this.windows.size >= this.forgetAt) this.forgetOld(start);
       window = { start, used: 0, leased: 0, exhausted: false, asking: undefined };
       this.windows.set(keyId, window);
     }
     return window;
+  }
+
+  /** Windows that are over go; that of a key that is counted now never does, however many there are. */
+  private forgetOld(start: number): void {
+    for (const [keyId, window] of this.windows) if (window.start !== start) this.windows.delete(keyId);
+    this.forgetAt = Math.max(mostOld, 2 * this.windows.size);
   }
 
   protected state(window: Window, allowed: boolean, remaining: number): RateState {

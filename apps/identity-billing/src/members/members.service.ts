@@ -41,11 +41,13 @@ export class MembersService {
    */
   async setRole(member: string, role: Role, actor: string): Promise<{ id: string; role: Role }> {
     await this.prisma.forAccount('system', async (tx) => {
-      const row = await tx.member.findUnique({ where: { id: member } });
-      if (!row) throw referenceNotFound('member');
+      const found = await tx.member.findUnique({ where: { id: member } });
+      if (!found) throw referenceNotFound('member');
       // Two owners that step down at once take turns at the account's row, so that one of them stays.
       const sql = prismaSql(tx);
-      await sql.query('select id from account where id = $1::uuid for update', [row.account_id]);
+      await sql.query('select id from account where id = $1::uuid for update', [found.account_id]);
+      // Read again: what it was before this turn came may be over.
+      const row = await tx.member.findUniqueOrThrow({ where: { id: member } });
       const others = await tx.member.count({
         where: { account_id: row.account_id, role: 'owner', id: { not: member } },
       });
