@@ -58,6 +58,7 @@ export class Synchronizer {
   private unconfirmed = new Map<string, Route>();
   private confirming: Promise<void> | null = null;
   private sweeping: Promise<unknown> | null = null;
+  private isSweptAgain = false;
   private version: string | null = null;
   private fetchedAt: number | null = null;
   private lastError: string | null = null;
@@ -105,7 +106,7 @@ export class Synchronizer {
     await this.loop;
     await this.confirming;
     await this.leave();
-    await this.sweeping;
+    while (this.sweeping) await this.sweeping;
     await this.file.save(() => this.table.stored());
   }
 
@@ -260,11 +261,21 @@ export class Synchronizer {
     );
   }
 
+  /** One at a time; a change during one may come after its look, and has another. */
   private sweep(): void {
-    this.sweeping ??= this.store
+    if (this.sweeping) {
+      this.isSweptAgain = true;
+      return;
+    }
+    this.sweeping = this.store
       .collect((sha256) => this.table.needs(sha256))
       .catch((error: unknown) => this.logger.warn({ err: error }, 'unused artifacts could not be removed'))
-      .finally(() => (this.sweeping = null));
+      .finally(() => {
+        this.sweeping = null;
+        if (!this.isSweptAgain) return;
+        this.isSweptAgain = false;
+        this.sweep();
+      });
   }
 
   private measure(): void {
