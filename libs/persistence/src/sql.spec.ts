@@ -223,4 +223,25 @@ describe('transactions in few round trips', () => {
     expect(await ids()).toEqual([1, 3]);
     await other.close();
   });
+
+  it('tells of connections that are lost, not of those that it ends itself', async () => {
+    const told: string[] = [];
+    const one = new Database({
+      url: database.url,
+      schema: 'public',
+      max: 1,
+      onError: ({ message }) => told.push(message),
+    });
+    await database.query('select pg_terminate_backend($1::int)', [await backend(one)]);
+    for (let waited = 0; told.length === 0 && waited < 5_000; waited += 10)
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(told).toContain('terminating connection due to administrator command');
+    const before = told.length;
+    const client = await one.pool.connect();
+    const closing = one.close();
+    client.emit('error', new Error('PostgreSQL stops'));
+    client.release(true);
+    await closing;
+    expect(told).toHaveLength(before);
+  });
 });

@@ -82,13 +82,15 @@ export class Database implements Sql {
   readonly schema: string;
   readonly url: string;
   private readonly onError: (error: Error) => void;
+  private isClosing = false;
   private readonly names = new StatementNames();
   private readonly prepared: Prepared = new WeakMap();
 
   constructor(options: DatabaseOptions) {
     this.schema = options.schema;
     this.url = options.url;
-    this.onError = options.onError ?? (() => undefined);
+    // Connections that are ending may still hear that PostgreSQL stops, which is no loss then.
+    this.onError = (error) => void (this.isClosing || options.onError?.(error));
     this.pool = new pg.Pool({
       connectionString: options.url,
       max: options.max ?? 6,
@@ -212,6 +214,7 @@ export class Database implements Sql {
 
   /** Closes the pool; running statements finish first. */
   async close(): Promise<void> {
+    this.isClosing = true;
     await this.pool.end();
   }
 }
